@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// CPU features and the number of cores this process may use.
+#define _GNU_SOURCE // sched_getaffinity
+#include "base/cpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
+
+unsigned cpu_flags(void) {
+#if defined(__x86_64__)
+	// The compiler's builtin checks that the system saves the registers too.
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+		return CPU_AVX2_FMA_F16C;
+#endif
+	return 0;
+}
+
+// Cores granted by a cgroup v2 quota, rounded up; 0 if there is none.
+static int cgroup_quota(void) {
+	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+	if (!f)
+		return 0;
+	long quota = 0, period = 0;
+	int n = fscanf(f, "%ld %ld", &quota, &period);
+	fclose(f);
+	return n == 2 && quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
+}
+
+int cpu_count(void) {
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t set;
+	if (sched_getaffinity(0, sizeof set, &set) == 0)
+		n = CPU_COUNT(&set);
+	int quota = cgroup_quota();
+	if (quota && quota < n)
+		n = quota;
+	return n < 1 ? 1 : (int)n;
+}

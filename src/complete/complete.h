@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// The spine: from a request (snapshot, cursor) to a suggestion. complete_run reads as the data flow, one call a step.
+//
+// Threads: an engine owns one decode thread; the loop thread submits and cancels; answers come on the decode thread through the request's callback. Snapshots
+// cross threads because they are immutable. The CLI calls complete_run directly on its own thread.
+#ifndef MASKSTORE_COMPLETE_COMPLETE_H
+#define MASKSTORE_COMPLETE_COMPLETE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "complete/suggest.h"
+#include "document/document.h"
+#include "model/model.h"
+#include "model/session.h"
+
+struct engine_options {
+	const char *model_path;   // copied
+	int n_threads;            // 0: all cores
+	int max_context_tokens;   // prompt and answer together; cut to what the model was trained for
+	int deadline_ms;          // 0: none; counted from receipt
+	int max_new_tokens_line;  // caps on generated tokens
+	int max_new_tokens_block;
+	enum activation activation;
+	enum kv_type kv_type;
+	unsigned cpu_flags;
+	const char *strategy;     // "conservative", "balanced", "aggressive": all run exact in this version (the log says so)
+};
+
+enum complete_trigger { TRIGGER_INVOKED = 1, TRIGGER_AUTOMATIC = 2 };
+
+enum outcome { OUTCOME_SHOWN, OUTCOME_EMPTY, OUTCOME_CANCELLED, OUTCOME_SUPERSEDED, OUTCOME_FAILED };
+const char *outcome_name(enum outcome o);
+
+struct complete_phases_us {
+	int64_t queue, load, prompt, tokenize, prefill, decode, finish;
+};
+
+struct complete_result {
+	enum outcome outcome;
+	enum err err;            // for OUTCOME_FAILED
+	struct err_msg msg;
+	struct suggestion suggestion; // valid for OUTCOME_SHOWN; text uses the document's line ends
+	enum stop_reason stop;
+	int64_t ttft_us;         // from receipt to the first generated token, or to the end where none was made
+	int64_t total_us;        // from receipt to the end of finish
+	struct complete_phases_us phases;
+	int prompt_tokens, hit_tokens, new_tokens, generated_tokens;
+};
+void complete_result_finish(struct complete_result *r);
+
+struct complete_request {
+	struct snapshot *snapshot;   // borrowed during complete_run
+	size_t offset;               // cursor, bytes
+	enum complete_trigger trigger;
+	int64_t received_us;         // clock_us at receipt
+	const _Atomic int *cancel;   // may be null
+};
+
+struct completer; // model + store + session + pool: what complete_run needs. One thread at a time.
+
+// Loads the model and allocates KV (lazily touched). Errors as model_open, with a message for the person. May take seconds.
+enum err completer_create(const struct engine_options *o, struct parser_worker *parser, struct completer **out, struct err_msg *msg) ERR_MUST_CHECK;
+void completer_destroy(struct completer *c);
+const struct model *completer_model(const struct completer *c);
+struct session *completer_session(struct completer *c);
+
+// Runs one request to its end on this thread. Never fails without filling `out` (outcome and message). out is overwritten.
+void complete_run(struct completer *c, const struct complete_request *r, struct complete_result *out);
+
+// --- engine: a queue and the decode thread
+
+struct engine;
+// Called on the decode thread, exactly once per submitted request. `user` as given. The result is borrowed during the call.
+typedef void engine_done(void *user, const struct complete_result *result);
+// Called once on the decode thread when loading ends (err ERR_OK or the reason).
+typedef void engine_loaded(void *user, enum err err, const struct err_msg *msg, const struct model_info *info);
+
+// Starts the decode thread, which loads the model first. Returns at once.
+enum err engine_create(const struct engine_options *o, struct parser_worker *parser, engine_loaded *loaded, void *user, struct engine **out) ERR_MUST_CHECK;
+// Cancels all (each is answered as OUTCOME_CANCELLED), joins the thread. Accepts null.
+void engine_destroy(struct engine *e);
+
+// Queues a request and returns its ticket (> 0), or 0 when the queue is full or memory is out (then `done` is not called).
+// `doc` identifies the document: an automatic request supersedes queued and running automatic ones of the same document
+// (OUTCOME_SUPERSEDED). Invoked requests (trigger 1) are never superseded. References of the snapshot are taken by the engine.
+// While the model is loading requests wait; if loading failed they end at once as OUTCOME_FAILED.
+uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint64_t doc, engine_done *done, void *user);
+// Cancels one: a queued one is answered at once (on the decode thread or the caller's: `done` runs on the caller's thread in that
+// case, before this returns), a running one stops within 50 ms. Unknown tickets are ignored. True if it was found.
+bool engine_cancel(struct engine *e, uint64_t ticket);
+
+#endif

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// A session: one token timeline on a shared model. Owns KV blocks of a mask store, logits and scratch.
+//
+// One call takes the whole token list (session_sync), keeps the longest common prefix with what is already evaluated,
+// evaluates the rest, and says how much was reused. Single-threaded: one caller at a time; kernels run on the pool.
+//
+// Determinism: the same tokens give the same logits, bit for bit, whatever was reused, at any number of threads, any chunk size
+// and any kernel set (kernels.h, ARITHMETIC).
+//
+// Cancellation: `cancel` may be set to non-zero by any thread at any time; every worker reads it at least every 2 ms of its own
+// work. The call then returns ERR_CANCELLED and the session holds a valid shorter prefix (whole chunks already evaluated).
+#ifndef MASKSTORE_MODEL_SESSION_H
+#define MASKSTORE_MODEL_SESSION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/pool.h"
+#include "maskstore/maskstore.h"
+#include "model/model.h"
+
+struct session;
+
+enum activation { ACTIVATION_Q8 = 0, ACTIVATION_F32 = 1 };
+
+struct session_options {
+	int capacity_tokens;        // longest timeline, ≤ SESSION_MAX_TOKENS
+	int chunk_tokens;           // prefill chunk, 1..SESSION_MAX_CHUNK; 0: the default
+	enum activation activation; // F32 is the reference mode
+	struct maskstore *store;    // borrowed, must outlive the session; its geometry fits the model
+	struct pool *pool;          // borrowed, must outlive the session; one session at a time uses it
+};
+#define SESSION_MAX_TOKENS (1 << 20)
+#define SESSION_MAX_CHUNK 1024
+#define SESSION_DEFAULT_CHUNK 256
+
+struct session_sync_result {
+	int hit_tokens; // taken from what was there
+	int new_tokens; // evaluated in this call
+};
+
+// Geometry of the store that sessions of `m` need. Pure.
+struct maskstore_geometry session_geometry(const struct model *m, enum kv_type kv_type);
+// Bytes that session_create will allocate beside KV blocks. Pure.
+size_t session_scratch_bytes(const struct model *m, const struct session_options *o);
+
+// ERR_ARG (options out of range), ERR_NOMEM.
+enum err session_create(const struct model *m, const struct session_options *o, struct session **out, struct err_msg *msg) ERR_MUST_CHECK;
+// Releases and frees its blocks. Accepts null.
+void session_destroy(struct session *s);
+
+// Makes the timeline equal to tokens[n] (1 ≤ n ≤ capacity), with logits valid for the last of them: at least the last token is
+// evaluated unless the timeline already equals it with valid logits. On ERR_CANCELLED and ERR_NOMEM (store budget) the
+// timeline is a valid prefix of tokens; ERR_ARG (n, an id out of range) changes nothing. `result` (may be null) is also filled
+// on ERR_CANCELLED. `cancel` may be null.
+enum err session_sync(struct session *s, const token_id *tokens, size_t n, const _Atomic int *cancel,
+                      struct session_sync_result *result, struct err_msg *msg) ERR_MUST_CHECK;
+
+// Appends one token and evaluates it. Errors as session_sync.
+enum err session_step(struct session *s, token_id token, const _Atomic int *cancel, struct err_msg *msg) ERR_MUST_CHECK;
+
+// Shortens the timeline to its first n tokens (n ≤ length; no effect if equal). Logits become invalid unless equal. Frees blocks.
+void session_rewind(struct session *s, size_t n);
+
+// Logits [n_vocab] after the last token, valid until the next call that changes the session; null when not valid.
+const float *session_logits(const struct session *s);
+
+// Calls `each` with the logits of every newly evaluated position during the next session_sync calls (null: off). Slow; for oracles.
+typedef void session_each_logits(void *user, size_t position, const float *logits /*[n_vocab]*/);
+void session_set_each(struct session *s, session_each_logits *each, void *user);
+
+// The timeline: ids borrowed until the next change.
+const token_id *session_tokens(const struct session *s, size_t *n);
+
+// A custom mask: one bitmap per query position (bit p of words: position p visible; own position always is), given for blocks of
+// positions by the callback: must return a bitmap of (position/32 + 1) words valid during the call, or null for plain causal.
+// Applies to positions evaluated from now on; changes require session_rewind(0). Padding masks are such masks.
+typedef const uint32_t *session_mask(void *user, size_t position);
+void session_set_mask(struct session *s, session_mask *mask, void *user);
+
+#endif

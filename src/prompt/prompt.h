@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// From a cursor in a text to the tokens that the model sees. Pure: the same text, cursor, syntax, model and options give the same prompt.
+//
+// Default layout, anchored PSM (design.md §4):
+//   FIM prefix, text from the cut to the anchor, FIM suffix, rest of the cursor's line and 16 lines, FIM middle, text from the anchor to the cursor
+// The anchor is the start of the cursor's line number rounded down to a multiple of PROMPT_ANCHOR_LINES. Without FIM tokens: text from the cut to
+// the cursor. Trailing blanks and the partial word before the cursor are taken off and must be generated again (token healing).
+#ifndef MASKSTORE_PROMPT_PROMPT_H
+#define MASKSTORE_PROMPT_PROMPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "document/document.h"
+
+#define PROMPT_ANCHOR_LINES 16
+#define PROMPT_SUFFIX_LINES 16
+#define PROMPT_CUT_LINES 64 // the first line kept moves in steps of this many lines, so that the kept text stays byte-identical
+
+enum prompt_mark { PROMPT_TEXT, PROMPT_BOS, PROMPT_FIM_PREFIX, PROMPT_FIM_SUFFIX, PROMPT_FIM_MIDDLE };
+
+// A piece of the prompt: a special token, or text to be tokenised by itself.
+struct prompt_segment {
+	enum prompt_mark mark;
+	size_t begin, end; // bytes in prompt.text, for PROMPT_TEXT
+};
+#define PROMPT_MAX_SEGMENTS 8
+
+struct prompt {
+	char *text;        // owned; all segments' bytes, line ends normalised to \n
+	size_t text_bytes;
+	struct prompt_segment segments[PROMPT_MAX_SEGMENTS];
+	int n_segments;
+	char *healed;      // owned; bytes just before the cursor that must be generated first (never holds a newline); may be empty
+	size_t healed_bytes;
+	// What stop rules need (complete/suggest.h), all with \n line ends:
+	char *before;      // owned; the cursor's line up to the cursor
+	char *rest;        // owned; the cursor's line after the cursor
+	char *after;       // owned; the lines after the cursor's line (as many as the suffix holds)
+	bool single_line;  // stop at the first newline; else to the end of the block
+	int block_indent;  // bytes of indentation of a statement in the wanted block (multi-line only)
+	bool crlf;         // the document uses \r\n
+};
+
+struct prompt_options {
+	int budget_tokens;  // prompt tokens that fit (max_context minus what may be generated)
+	bool has_fim;
+	bool has_bos;
+};
+
+// Number of tokens of a text, given by the caller so that this room need not know the model.
+typedef size_t prompt_count_tokens(void *user, const char *text, size_t n_bytes);
+
+// Builds the prompt at byte `offset` of the snapshot. `syntax` may be null (not Python): then single lines only. The whole file when it
+// fits the budget; else the prefix is cut at the start by whole lines in coarse steps, the suffix at the end. Never cuts the cursor's line unless
+// that line alone exceeds the budget (then its nearest part is kept). ERR_NOMEM.
+enum err prompt_build(const struct snapshot *s, const struct syntax *syntax, size_t offset, const struct prompt_options *o,
+                      prompt_count_tokens *count, void *user, struct prompt *out, struct err_msg *msg) ERR_MUST_CHECK;
+// Frees the owned memory; accepts a zeroed prompt.
+void prompt_finish(struct prompt *p);
+
+#endif
