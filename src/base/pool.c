@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Thread pool: one operation at a time, announced by a generation number.
 //
-// Invariants: `generation` grows by one per pool_run; `n_left` counts the workers that have not finished the current one; `task` and `arg` are written
-// only while n_left is 0, before the generation is published (release), so a worker that sees the new number (acquire) sees them.
-// Waiting: a spin of SPIN_TURNS turns (about 20–60 us), long enough for the gap between two operations of a forward pass, then a condition
-// variable; so idle workers cost no CPU. `n_parked` is guarded by the lock.
+// Invariants: `generation` grows by one per pool_run; `n_left` counts the workers that have not finished the current
+// one; `task` and `arg` are written only while n_left is 0, before the generation is published (release), so a worker
+// that sees the new number (acquire) sees them. `n_parked` is guarded by the lock.
+// Waiting: a spin of SPIN_TURNS turns (about 20–60 us), long enough for the gap between two operations of a forward
+// pass, then a condition variable, so that idle workers cost no CPU.
 #include "base/pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+
+#include "base/thread.h"
 
 #define SPIN_TURNS 2000
 
@@ -104,21 +106,15 @@ static void join_first(struct pool *p, int n_workers) {
 }
 
 static enum err start_workers(struct pool *p) {
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int i = 0, failed = 0;
-	for (; i < p->n_threads - 1; i++) {
+	for (int i = 0; i < p->n_threads - 1; i++) {
 		p->workers[i] = (struct worker){.pool = p, .i_thread = i + 1};
-		failed = pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]);
-		if (failed)
-			break;
+		enum err e = thread_start(&p->workers[i].thread, work, &p->workers[i]);
+		if (e != ERR_OK) {
+			join_first(p, i);
+			return e;
+		}
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!failed)
-		return ERR_OK;
-	join_first(p, i);
-	return ERR_NOMEM;
+	return ERR_OK;
 }
 
 enum err pool_create(int n_threads, struct pool **out) {

@@ -56,8 +56,11 @@ struct complete_request {
 	size_t offset;               // cursor, bytes
 	enum complete_trigger trigger;
 	int64_t received_us;         // clock_us at receipt
-	const _Atomic int *cancel;   // may be null
+	_Atomic int *cancel;         // enum complete_cancel, may be null; complete_run itself sets CANCEL_DEADLINE at the deadline
 };
+
+// Values of a request's cancel flag: 0 while it should run.
+enum complete_cancel { CANCEL_NONE = 0, CANCEL_CLIENT = 1, CANCEL_SUPERSEDED = 2, CANCEL_DEADLINE = 3 };
 
 struct completer; // model + store + session + pool: what complete_run needs. One thread at a time.
 
@@ -73,7 +76,9 @@ void complete_run(struct completer *c, const struct complete_request *r, struct 
 // --- engine: a queue and the decode thread
 
 struct engine;
-// Called on the decode thread, exactly once per submitted request. `user` as given. The result is borrowed during the call.
+// Called exactly once per submitted request: on the decode thread, or, for requests that leave the queue because of engine_submit, engine_cancel or
+// engine_destroy, on the thread that called those, before they return. `user` as given. The result is borrowed during the call. Must not call
+// the engine.
 typedef void engine_done(void *user, const struct complete_result *result);
 // Called once on the decode thread when loading ends (err ERR_OK or the reason).
 typedef void engine_loaded(void *user, enum err err, const struct err_msg *msg, const struct model_info *info);
@@ -85,8 +90,9 @@ void engine_destroy(struct engine *e);
 
 // Queues a request and returns its ticket (> 0), or 0 when the queue is full or memory is out (then `done` is not called).
 // `doc` identifies the document: an automatic request supersedes queued and running automatic ones of the same document
-// (OUTCOME_SUPERSEDED). Invoked requests (trigger 1) are never superseded. References of the snapshot are taken by the engine.
+// (OUTCOME_SUPERSEDED; queued ones are answered before this returns, the running one stops within 50 ms). Invoked requests (trigger 1) are never superseded. References of the snapshot are taken by the engine.
 // While the model is loading requests wait; if loading failed they end at once as OUTCOME_FAILED.
+// r->cancel is ignored: the engine has its own flag.
 uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint64_t doc, engine_done *done, void *user);
 // Cancels one: a queued one is answered at once (on the decode thread or the caller's: `done` runs on the caller's thread in that
 // case, before this returns), a running one stops within 50 ms. Unknown tickets are ignored. True if it was found.

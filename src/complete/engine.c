@@ -1,1 +1,254 @@
 // SPDX-License-Identifier: MIT
+// The engine: a queue of requests in front of one decode thread.
+//
+// Invariants (under `lock`): a request is in exactly one place: queued (in the list), running (`running`), or answered and freed. Whoever
+// takes a request out of the list answers it, outside the lock. `running` is only set and cleared by the decode thread; its flag may be raised by
+// anyone who holds the lock. First in, first out.
+// Threads: submit and cancel from one owner (the loop); the decode thread loads the model, runs requests and answers them.
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "complete/complete.h"
+#include "limits.h"
+
+struct queued {
+	struct queued *next;
+	struct complete_request request; // snapshot referenced, cancel → flag below
+	_Atomic int cancel;
+	uint64_t ticket;
+	uint64_t doc;
+	engine_done *done;
+	void *user;
+};
+
+struct engine {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool stop;
+	struct queued *head, **tail;
+	int n_queued;
+	struct queued *running;
+	uint64_t last_ticket;
+	struct engine_options options; // model_path owned
+	struct parser_worker *parser;
+	engine_loaded *loaded;
+	void *loaded_user;
+	struct completer *completer; // decode thread only
+	enum err load_err;           // decode thread only
+	struct err_msg load_msg;
+};
+
+static void queued_destroy(struct queued *q) {
+	snapshot_unref(q->request.snapshot);
+	free(q);
+}
+
+// Answers a request that never ran.
+static void answer_unrun(struct queued *q, enum outcome outcome) {
+	struct complete_result r = {.outcome = outcome, .err = ERR_CANCELLED, .stop = STOP_CANCELLED};
+	r.total_us = r.ttft_us = r.phases.queue = clock_us() - q->request.received_us;
+	q->done(q->user, &r);
+	queued_destroy(q);
+}
+
+static void answer_unrun_list(struct queued *list, enum outcome outcome) {
+	while (list) {
+		struct queued *next = list->next;
+		answer_unrun(list, outcome);
+		list = next;
+	}
+}
+
+// --- decode thread
+
+static void answer_failed(struct engine *e, struct queued *q) {
+	struct complete_result r = {.outcome = OUTCOME_FAILED, .err = e->load_err, .msg = e->load_msg};
+	r.total_us = r.ttft_us = r.phases.queue = clock_us() - q->request.received_us;
+	q->done(q->user, &r);
+}
+
+static void run_request(struct engine *e, struct queued *q) {
+	if (!e->completer) {
+		answer_failed(e, q);
+		return;
+	}
+	struct complete_result r;
+	complete_run(e->completer, &q->request, &r);
+	q->done(q->user, &r);
+	complete_result_finish(&r);
+}
+
+// Takes the first request off the queue and makes it the running one; null when the engine stops.
+static struct queued *next_request(struct engine *e) {
+	pthread_mutex_lock(&e->lock);
+	while (!e->stop && !e->head)
+		pthread_cond_wait(&e->changed, &e->lock);
+	struct queued *q = e->stop ? NULL : e->head;
+	if (q) {
+		e->head = q->next;
+		if (!e->head)
+			e->tail = &e->head;
+		e->n_queued--;
+		e->running = q;
+	}
+	pthread_mutex_unlock(&e->lock);
+	return q;
+}
+
+static void *decode_thread(void *arg) {
+	struct engine *e = arg;
+	e->load_err = completer_create(&e->options, e->parser, &e->completer, &e->load_msg);
+	e->loaded(e->loaded_user, e->load_err, &e->load_msg, e->completer ? model_info(completer_model(e->completer)) : NULL);
+	for (struct queued *q; (q = next_request(e));) {
+		run_request(e, q);
+		pthread_mutex_lock(&e->lock);
+		e->running = NULL;
+		pthread_mutex_unlock(&e->lock);
+		queued_destroy(q);
+	}
+	completer_destroy(e->completer);
+	return NULL;
+}
+
+// --- owner's side
+
+enum err engine_create(const struct engine_options *o, struct parser_worker *parser, engine_loaded *loaded, void *user,
+                       struct engine **out) {
+	struct engine *e = calloc(1, sizeof *e);
+	char *path = strdup(o->model_path);
+	if (!e || !path) {
+		free(e);
+		free(path);
+		return ERR_NOMEM;
+	}
+	e->options = *o;
+	e->options.model_path = path;
+	e->parser = parser;
+	e->loaded = loaded;
+	e->loaded_user = user;
+	e->tail = &e->head;
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_cond_init(&e->changed, NULL);
+	enum err err = thread_start(&e->thread, decode_thread, e);
+	if (err != ERR_OK) {
+		pthread_cond_destroy(&e->changed);
+		pthread_mutex_destroy(&e->lock);
+		free(path);
+		free(e);
+		return err;
+	}
+	*out = e;
+	return ERR_OK;
+}
+
+void engine_destroy(struct engine *e) {
+	if (!e)
+		return;
+	pthread_mutex_lock(&e->lock);
+	e->stop = true;
+	struct queued *list = e->head;
+	e->head = NULL;
+	e->tail = &e->head;
+	e->n_queued = 0;
+	if (e->running)
+		atomic_store(&e->running->cancel, CANCEL_CLIENT);
+	pthread_cond_signal(&e->changed);
+	pthread_mutex_unlock(&e->lock);
+	answer_unrun_list(list, OUTCOME_CANCELLED);
+	pthread_join(e->thread, NULL);
+	pthread_cond_destroy(&e->changed);
+	pthread_mutex_destroy(&e->lock);
+	free((char *)e->options.model_path);
+	free(e);
+}
+
+static bool is_superseded(const struct queued *old, const struct queued *q) {
+	return old->doc == q->doc && old->request.trigger == TRIGGER_AUTOMATIC && q->request.trigger == TRIGGER_AUTOMATIC;
+}
+
+// Unlinks queued requests that q supersedes; returns them as a list. Lock held.
+static struct queued *unlink_superseded(struct engine *e, const struct queued *q) {
+	struct queued *out = NULL, **link = &e->head;
+	while (*link) {
+		struct queued *old = *link;
+		if (!is_superseded(old, q)) {
+			link = &old->next;
+			continue;
+		}
+		*link = old->next;
+		old->next = out;
+		out = old;
+		e->n_queued--;
+	}
+	e->tail = link;
+	return out;
+}
+
+static struct queued *queued_create(const struct complete_request *r, uint64_t doc, engine_done *done, void *user) {
+	struct queued *q = calloc(1, sizeof *q);
+	if (!q)
+		return NULL;
+	q->request = *r;
+	q->request.snapshot = snapshot_ref(r->snapshot);
+	q->request.cancel = &q->cancel;
+	q->doc = doc;
+	q->done = done;
+	q->user = user;
+	return q;
+}
+
+uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint64_t doc, engine_done *done, void *user) {
+	struct queued *q = queued_create(r, doc, done, user);
+	if (!q)
+		return 0;
+	pthread_mutex_lock(&e->lock);
+	struct queued *superseded = unlink_superseded(e, q);
+	if (e->running && is_superseded(e->running, q)) {
+		int none = CANCEL_NONE;
+		atomic_compare_exchange_strong(&e->running->cancel, &none, CANCEL_SUPERSEDED);
+	}
+	uint64_t ticket = 0;
+	if (e->n_queued < LIMIT_QUEUE && !e->stop) {
+		ticket = q->ticket = ++e->last_ticket;
+		*e->tail = q;
+		e->tail = &q->next;
+		e->n_queued++;
+		pthread_cond_signal(&e->changed);
+	}
+	pthread_mutex_unlock(&e->lock);
+	if (!ticket)
+		queued_destroy(q);
+	answer_unrun_list(superseded, OUTCOME_SUPERSEDED);
+	return ticket;
+}
+
+// Unlinks one queued request, or null. Lock held.
+static struct queued *unlink_ticket(struct engine *e, uint64_t ticket) {
+	struct queued **link = &e->head;
+	while (*link && (*link)->ticket != ticket)
+		link = &(*link)->next;
+	struct queued *q = *link;
+	if (!q)
+		return NULL;
+	*link = q->next;
+	if (!q->next)
+		e->tail = link;
+	e->n_queued--;
+	return q;
+}
+
+bool engine_cancel(struct engine *e, uint64_t ticket) {
+	pthread_mutex_lock(&e->lock);
+	struct queued *q = unlink_ticket(e, ticket);
+	bool running = e->running && e->running->ticket == ticket;
+	if (running)
+		atomic_store(&e->running->cancel, CANCEL_CLIENT);
+	pthread_mutex_unlock(&e->lock);
+	if (q)
+		answer_unrun(q, OUTCOME_CANCELLED);
+	return q || running;
+}

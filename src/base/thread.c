@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// Thread start with signals blocked around pthread_create: the new thread inherits the mask.
+#include "base/thread.h"
+
+#include <signal.h>
+
+enum err thread_start(pthread_t *out, void *(*run)(void *), void *arg) {
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int failed = pthread_create(out, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return failed ? ERR_NOMEM : ERR_OK;
+}
