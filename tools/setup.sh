@@ -9,6 +9,14 @@ python3 python3-venv curl ca-certificates"
 packages_test="libcmocka-dev clang libclang-rt-dev libc6-dev-arm64-cross"
 packages_editors="chromium fonts-dejavu-core"
 
+# setup_begin, setup_end: between the two only one set-up of this user runs at a time.
+setup_begin() {
+    mkdir -p "$cache_dir"
+    exec 8>"$cache_dir/.setup.lock"
+    if have flock; then flock 8; fi
+}
+setup_end() { exec 8>&-; }
+
 # missing_packages PACKAGE...: those of them that dpkg does not list as installed.
 missing_packages() {
     for mp_name in "$@"; do
@@ -111,7 +119,25 @@ setup_venv() {
     rm -rf "$venv"
     mkdir -p "$cache_dir"
     python3 -m venv "$venv" || die "python3 cannot make a virtual environment: apt-get install python3-venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: \
+    "$venv/bin/python" -m pip install -qq --disable-pip-version-check --require-hashes --only-binary=:all: \
         -r "$root/tests/requirements.txt" >&2 || die "pip could not install tests/requirements.txt"
     touch "$venv/complete"
+}
+
+# setup_build: the release build in build/, of the program alone.
+setup_build() {
+    sb_log="$root/build/setup.log"
+    if [ ! -f "$root/build/build.ninja" ]; then
+        say "configuring the build"
+        mkdir -p "$root/build"
+        meson setup "$root/build" "$root" --buildtype=release -Dtests=disabled >"$sb_log" 2>&1 || {
+            tail -n 20 "$sb_log" >&2
+            die "meson could not configure the build (the whole log: $sb_log)"
+        }
+    fi
+    # A build that has nothing to do takes ninja a tenth of a second.
+    ninja -C "$root/build" maskstore >"$sb_log" 2>&1 || {
+        grep -v '^\[' "$sb_log" | tail -n 30 >&2
+        die "the build failed (the whole log: $sb_log)"
+    }
 }
