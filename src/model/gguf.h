@@ -45,6 +45,8 @@ void gguf_close(struct gguf *g);
 const char *gguf_path(const struct gguf *g);
 size_t gguf_file_bytes(const struct gguf *g);
 
+// True if the key is there, whatever its kind.
+bool gguf_has(const struct gguf *g, const char *key);
 // Scalars: false if the key is missing or of another kind (unsigned and signed integers convert when the value fits).
 bool gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out);
 bool gguf_get_f32(const struct gguf *g, const char *key, float *out);
