@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""The command line of the built binary: what it prints, what bad input gets, and that its settings are the documented ones."""
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = os.environ.get("MASKSTORE_BIN", str(ROOT / "build" / "maskstore"))
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "maskstore"
+MODEL = os.environ.get("MASKSTORE_TEST_MODEL", str(CACHE / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+SAMPLE = "import os\n\n\ndef size_of(path):\n    \"\"\"Size of a file in bytes.\"\"\"\n    return os.path.\n"
+
+
+def run(*args, env=None, timeout=300):
+    full = {k: v for k, v in os.environ.items() if not k.startswith("MASKSTORE_") or k == "MASKSTORE_SHARED"}
+    full["XDG_CONFIG_HOME"] = "/nonexistent"
+    full.update(env or {})
+    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=full, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def model():
+    if not os.path.exists(MODEL):
+        pytest.skip(f"{MODEL} is missing: tools/fetch-model smollm2")
+    return MODEL
+
+
+@pytest.fixture
+def sample(tmp_path):
+    path = tmp_path / "sample.py"
+    path.write_text(SAMPLE)
+    return path
+
+
+def refused(result, *words):
+    assert result.returncode == 2, result
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    for word in words:
+        assert word in lines[0], (word, lines[0])
+    assert result.stdout == ""
+
+
+def test_version_is_the_projects():
+    version = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text()).group(1)
+    assert run("--version").stdout == f"maskstore {version}\n"
+
+
+def test_help_has_examples_and_every_setting():
+    text = run("--help").stdout
+    assert "Examples:" in text
+    rows = re.findall(r"^\| `(--[a-z-]+)` \| `(MASKSTORE_[A-Z_]+)` \| `(\w+)` \|", (ROOT / "docs" / "configuration.md").read_text(), re.M)
+    assert len(rows) == 8
+    shown = [tuple(line.split()[:3]) for line in text.splitlines() if line.startswith("  --") and "MASKSTORE_" in line]
+    assert shown == rows
+
+
+def test_complete_json(model, sample):
+    result = run("complete", f"{sample}:6:20", "--json", "--model", model, "--threads", "2")
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert set(answer) == {"text", "stop", "ttft_ms", "total_ms", "phases_ms", "tokens", "model", "strategy"}
+    assert set(answer["phases_ms"]) == {"load", "prompt", "tokenize", "prefill", "decode", "finish"}
+    assert set(answer["tokens"]) == {"prompt", "hit", "new", "generated"}
+    assert answer["text"].strip() and "\n" not in answer["text"]
+    assert answer["tokens"]["prompt"] == answer["tokens"]["new"] > 10 and answer["tokens"]["hit"] == 0
+    assert 0 < answer["ttft_ms"] <= answer["total_ms"]
+    assert answer["strategy"] == "balanced"
+
+
+def test_same_answer_with_scalar_kernels_and_one_thread(model, sample):
+    fast = json.loads(run("complete", f"{sample}:6:20", "--json", "--model", model).stdout)
+    slow = json.loads(run("complete", f"{sample}:6:20", "--json", "--model", model, "--threads", "1", env={"MASKSTORE_CPU": "scalar"}).stdout)
+    assert fast["text"] == slow["text"]
+
+
+def test_column_counts_characters(model, tmp_path):
+    path = tmp_path / "emoji.py"
+    path.write_text("face = '\U0001f600é'; size = le\n")
+    assert run("complete", f"{path}:1:22", "--json", "--model", model).returncode == 0
+    refused(run("complete", f"{path}:1:24", "--model", model), "column 24", "22 characters")
+
+
+@pytest.mark.parametrize("args, words", [
+    (["complete"], ["FILE:LINE:COL"]),
+    (["complete", "x.py"], ["FILE:LINE:COL"]),
+    (["complete", "x.py:0:1"], ["FILE:LINE:COL"]),
+    (["complete", "x.py:1:-1"], ["FILE:LINE:COL"]),
+    (["complete", "missing.py:1:1"], ["missing.py", "No such file"]),
+    (["--no-such-flag", "1"], ["--no-such-flag", "--help"]),
+    (["complete", "x.py:1:1", "--threads", "many"], ["threads", "many"]),
+    (["complete", "x.py:1:1", "--max-context", "1"], ["max-context"]),
+    (["complete", "x.py:1:1", "--strategy", "wild"], ["strategy", "wild", "conservative"]),
+    (["complete", "x.py:1:1", "--model"], ["--model", "value"]),
+    (["nonsense"], ["nonsense", "--help"]),
+    (["inspect"], ["inspect takes one of"]),
+    (["bench", "nothing"], ["bench takes one of"]),
+    (["--config", "/nonexistent/c.json"], ["/nonexistent/c.json"]),
+])
+def test_wrong_arguments(args, words):
+    refused(run(*args), *words)
+
+
+def test_wrong_variable():
+    refused(run("complete", "x.py:1:1", env={"MASKSTORE_THREADS": "x"}), "MASKSTORE_THREADS")
+
+
+def test_bad_documents(model, tmp_path):
+    cases = {
+        "empty.py": (b"", "empty"),
+        "latin.py": (b"# caf\xe9\nx = 1\n", "UTF-8"),
+        "big.py": (b"x = 1\n" * 12_000_000, "limit"),
+    }
+    for name, (data, word) in cases.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        refused(run("complete", f"{path}:1:1", "--model", model), name, word)
+    (tmp_path / "short.py").write_text("x = 1\n")
+    refused(run("complete", f"{tmp_path}/short.py:9:1", "--model", model), "line 9", "past the end")
+    refused(run("complete", f"{tmp_path}:1:1", "--model", model), str(tmp_path))
+
+
+def test_bad_models(sample, tmp_path):
+    refused(run("complete", f"{sample}:1:1", "--model", tmp_path / "none.gguf"), "none.gguf")
+    (tmp_path / "text.gguf").write_text("this is no model")
+    refused(run("complete", f"{sample}:1:1", "--model", tmp_path / "text.gguf"), "text.gguf", "GGUF")
+    refused(run("complete", f"{sample}:1:1", "--model", tmp_path), str(tmp_path))
+
+
+def test_truncated_model(model, sample, tmp_path):
+    whole = Path(model).read_bytes()
+    for share in (0.001, 0.3, 0.999):
+        path = tmp_path / "cut.gguf"
+        path.write_bytes(whole[:int(len(whole) * share)])
+        refused(run("complete", f"{sample}:1:1", "--model", path), "cut.gguf")
+
+
+def test_configuration_file(model, sample, tmp_path):
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"maskstore": {"strategy": "aggressive", "maxNewTokens": 2, "nonsense": 1}}))
+    result = run("complete", f"{sample}:6:20", "--json", "--model", model, "--config", config)
+    answer = json.loads(result.stdout)
+    assert answer["strategy"] == "aggressive" and answer["tokens"]["generated"] <= 2
+    assert result.stderr.count("nonsense") == 1
+    override = run("complete", f"{sample}:6:20", "--json", "--model", model, "--config", config, "--strategy", "conservative")
+    assert json.loads(override.stdout)["strategy"] == "conservative"
+    config.write_text("{not json")
+    refused(run("complete", f"{sample}:6:20", "--config", config), "c.json", "not JSON")
+
+
+def test_inspect(model, sample):
+    shown = run("inspect", "model", "--model", model).stdout
+    assert "llama" in shown and "none (prefix only)" in shown and "head_dim 64" in shown
+    ids = json.loads(run("inspect", "tokens", sample, "--model", model).stdout)
+    assert len(ids) > 10 and all(isinstance(i, int) for i in ids)
+    prompt = run("inspect", "prompt", f"{sample}:6:20", "--model", model).stdout
+    assert "def size_of(path):" in prompt and "one line" in prompt
+
+
+def test_bench(model):
+    for args in (["prefill", "--n", "64"], ["decode", "--depth", "64", "--n", "8"]):
+        figures = json.loads(run("bench", *args, "--repeat", "1", "--json", "--model", model).stdout)
+        assert figures["tokens_per_s"] > 0
