@@ -1,1 +1,247 @@
 // SPDX-License-Identifier: MIT
+// One timeline of tokens: which prefix is kept, which blocks hold it, and chunk by chunk the rest.
+//
+// Invariants: tokens[0..n) are evaluated; their keys and values lie in blocks[0..n_blocks), n_blocks = ceil(n/32) between calls, each
+// pinned once by this session. `logits` belong to position n - 1 if logits_valid. A failed chunk leaves n where it was, so the
+// timeline is always a valid prefix; slots past n hold old finite values that attention never sees.
+// Threads: one caller at a time; the forward pass runs on the pool.
+#include "model/session.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "model/decoder.h"
+
+struct session {
+	const struct model *model;
+	struct maskstore *store;
+	int capacity_tokens, chunk_tokens;
+	struct decoder *decoder;
+
+	token_id *tokens;         // [capacity_tokens]
+	int n_tokens;
+	block_id *blocks;         // [ceil(capacity_tokens/32)]
+	int n_blocks;
+	float *logits;            // [n_vocab]
+	bool logits_valid;
+	const uint32_t **masks;   // [chunk_tokens] bitmaps of the chunk at hand
+	struct arena arena;       // owns the five arrays above
+
+	session_each_logits *each;
+	void *each_user;
+	session_mask *mask;
+	void *mask_user;
+};
+
+struct maskstore_geometry session_geometry(const struct model *m, enum kv_type kv_type) {
+	const struct model_info *i = model_info(m);
+	return (struct maskstore_geometry){.n_layer = i->n_layer, .n_head_kv = i->n_head_kv, .head_dim = i->head_dim, .kv_type = kv_type};
+}
+
+static int blocks_for(int n_tokens) {
+	return (n_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+}
+
+static int chunk_of(const struct session_options *o) {
+	int chunk = o->chunk_tokens ? o->chunk_tokens : SESSION_DEFAULT_CHUNK;
+	return chunk < o->capacity_tokens ? chunk : o->capacity_tokens;
+}
+
+static struct decoder_options decoder_options_of(const struct session_options *o) {
+	return (struct decoder_options){
+		.max_tokens = chunk_of(o), .capacity_tokens = o->capacity_tokens, .activation = o->activation, .store = o->store, .pool = o->pool,
+	};
+}
+
+static size_t own_bytes(const struct model *m, const struct session_options *o) {
+	return arena_size((size_t)o->capacity_tokens * sizeof(token_id)) + arena_size((size_t)blocks_for(o->capacity_tokens) * sizeof(block_id)) +
+	       arena_size((size_t)model_info(m)->n_vocab * sizeof(float)) + arena_size((size_t)chunk_of(o) * sizeof(uint32_t *));
+}
+
+size_t session_scratch_bytes(const struct model *m, const struct session_options *o) {
+	struct decoder_options d = decoder_options_of(o);
+	return own_bytes(m, o) + decoder_bytes(m, &d);
+}
+
+static enum err check_options(const struct model *m, const struct session_options *o, struct err_msg *msg) {
+	if (o->capacity_tokens < 1 || o->capacity_tokens > SESSION_MAX_TOKENS)
+		return err_set(msg, ERR_ARG, "a context of %d tokens is not between 1 and %d", o->capacity_tokens, SESSION_MAX_TOKENS);
+	if (o->chunk_tokens < 0 || o->chunk_tokens > SESSION_MAX_CHUNK)
+		return err_set(msg, ERR_ARG, "a chunk of %d tokens is not between 1 and %d", o->chunk_tokens, SESSION_MAX_CHUNK);
+	const struct maskstore_geometry *g = maskstore_geometry(o->store);
+	struct maskstore_geometry need = session_geometry(m, g->kv_type);
+	if (g->n_layer != need.n_layer || g->n_head_kv != need.n_head_kv || g->head_dim != need.head_dim)
+		return err_set(msg, ERR_ARG, "the KV store was made for another model");
+	return ERR_OK;
+}
+
+enum err session_create(const struct model *m, const struct session_options *o, struct session **out, struct err_msg *msg) {
+	enum err e = check_options(m, o, msg);
+	if (e != ERR_OK)
+		return e;
+	struct session *s = calloc(1, sizeof *s);
+	if (!s)
+		return err_set(msg, ERR_NOMEM, "no memory for a session");
+	struct decoder_options d = decoder_options_of(o);
+	s->model = m;
+	s->store = o->store;
+	s->capacity_tokens = o->capacity_tokens;
+	s->chunk_tokens = chunk_of(o);
+	if (arena_init(&s->arena, own_bytes(m, o)) != ERR_OK || decoder_create(m, &d, &s->decoder) != ERR_OK) {
+		session_destroy(s);
+		return err_set(msg, ERR_NOMEM, "no memory for %zu bytes of session scratch: lower the context size", session_scratch_bytes(m, o));
+	}
+	s->tokens = arena_alloc(&s->arena, (size_t)o->capacity_tokens * sizeof *s->tokens);
+	s->blocks = arena_alloc(&s->arena, (size_t)blocks_for(o->capacity_tokens) * sizeof *s->blocks);
+	s->logits = arena_alloc(&s->arena, (size_t)model_info(m)->n_vocab * sizeof *s->logits);
+	s->masks = arena_alloc(&s->arena, (size_t)s->chunk_tokens * sizeof *s->masks);
+	assert(s->tokens && s->blocks && s->logits && s->masks);
+	*out = s;
+	return ERR_OK;
+}
+
+// Gives back the blocks past what n_tokens need.
+static void trim_blocks(struct session *s) {
+	while (s->n_blocks > blocks_for(s->n_tokens)) {
+		block_id id = s->blocks[--s->n_blocks];
+		maskstore_release(s->store, id);
+		maskstore_free(s->store, id);
+	}
+}
+
+void session_destroy(struct session *s) {
+	if (!s)
+		return;
+	s->n_tokens = 0;
+	trim_blocks(s);
+	decoder_destroy(s->decoder);
+	arena_finish(&s->arena);
+	free(s);
+}
+
+void session_rewind(struct session *s, size_t n) {
+	assert(n <= (size_t)s->n_tokens);
+	if (n == (size_t)s->n_tokens)
+		return;
+	s->n_tokens = (int)n;
+	s->logits_valid = false;
+	trim_blocks(s);
+}
+
+static enum err reserve_blocks(struct session *s, int n_tokens, struct err_msg *msg) {
+	while (s->n_blocks < blocks_for(n_tokens)) {
+		if (maskstore_alloc(s->store, &s->blocks[s->n_blocks]) != ERR_OK)
+			return err_set(msg, ERR_NOMEM, "the KV budget is used up at %d tokens: raise it or shorten the context", s->n_blocks * KV_BLOCK_TOKENS);
+		s->n_blocks++;
+	}
+	return ERR_OK;
+}
+
+// Asks for the bitmaps of the chunk at the end of the timeline.
+static enum err collect_masks(struct session *s, int n, struct err_msg *msg) {
+	for (int t = 0; t < n; t++) {
+		size_t pos = (size_t)(s->n_tokens + t);
+		s->masks[t] = s->mask(s->mask_user, pos);
+		if (s->masks[t] && !(s->masks[t][pos / 32] >> (pos % 32) & 1u))
+			return err_set(msg, ERR_ARG, "the mask hides position %zu from itself", pos);
+	}
+	return ERR_OK;
+}
+
+// Evaluates tokens[n] at the end of the timeline, n ≤ chunk_tokens; `last`: logits are wanted.
+static enum err evaluate_chunk(struct session *s, const token_id *tokens, int n, bool last, const _Atomic int *cancel, struct err_msg *msg) {
+	enum err e = reserve_blocks(s, s->n_tokens + n, msg);
+	if (e == ERR_OK && s->mask)
+		e = collect_masks(s, n, msg);
+	if (e != ERR_OK)
+		return e;
+	s->logits_valid = false;
+	e = decoder_forward(s->decoder, &(struct decoder_chunk){
+		.tokens = tokens, .n_tokens = n, .first_pos = s->n_tokens, .blocks = s->blocks, .masks = s->mask ? s->masks : NULL,
+		.logits = last || s->each ? s->logits : NULL, .each = s->each, .each_user = s->each_user, .cancel = cancel,
+	});
+	if (e != ERR_OK)
+		return err_set(msg, e, "cancelled");
+	memmove(s->tokens + s->n_tokens, tokens, (size_t)n * sizeof *tokens);
+	s->n_tokens += n;
+	s->logits_valid = last;
+	return ERR_OK;
+}
+
+// Evaluates tokens[n_tokens of the timeline … n) chunk by chunk.
+static enum err evaluate_rest(struct session *s, const token_id *tokens, int n, const _Atomic int *cancel, struct err_msg *msg) {
+	enum err e = ERR_OK;
+	while (e == ERR_OK && s->n_tokens < n) {
+		int rest = n - s->n_tokens;
+		int chunk = rest < s->chunk_tokens ? rest : s->chunk_tokens;
+		e = evaluate_chunk(s, tokens + s->n_tokens, chunk, chunk == rest, cancel, msg);
+	}
+	trim_blocks(s);
+	return e;
+}
+
+static enum err check_tokens(const struct session *s, const token_id *tokens, size_t n, struct err_msg *msg) {
+	int n_vocab = model_info(s->model)->n_vocab;
+	for (size_t i = 0; i < n; i++)
+		if (tokens[i] < 0 || tokens[i] >= n_vocab)
+			return err_set(msg, ERR_ARG, "token %d is outside the vocabulary of %d", (int)tokens[i], n_vocab);
+	return ERR_OK;
+}
+
+static int common_prefix(const struct session *s, const token_id *tokens, int n) {
+	int max = n < s->n_tokens ? n : s->n_tokens;
+	int i = 0;
+	while (i < max && s->tokens[i] == tokens[i])
+		i++;
+	return i;
+}
+
+enum err session_sync(struct session *s, const token_id *tokens, size_t n, const _Atomic int *cancel, struct session_sync_result *result,
+                      struct err_msg *msg) {
+	if (n < 1 || n > (size_t)s->capacity_tokens)
+		return err_set(msg, ERR_ARG, "%zu tokens do not fit a context of %d", n, s->capacity_tokens);
+	enum err e = check_tokens(s, tokens, n, msg);
+	if (e != ERR_OK)
+		return e;
+	int hit = common_prefix(s, tokens, (int)n);
+	if (hit == (int)n && !(s->n_tokens == hit && s->logits_valid))
+		hit--; // the last token again, for its logits
+	session_rewind(s, (size_t)hit);
+	e = evaluate_rest(s, tokens, (int)n, cancel, msg);
+	if (result)
+		*result = (struct session_sync_result){.hit_tokens = hit, .new_tokens = s->n_tokens - hit};
+	return e;
+}
+
+enum err session_step(struct session *s, token_id token, const _Atomic int *cancel, struct err_msg *msg) {
+	if (s->n_tokens == s->capacity_tokens)
+		return err_set(msg, ERR_ARG, "the context of %d tokens is full", s->capacity_tokens);
+	enum err e = check_tokens(s, &token, 1, msg);
+	if (e != ERR_OK)
+		return e;
+	e = evaluate_chunk(s, &token, 1, true, cancel, msg);
+	trim_blocks(s);
+	return e;
+}
+
+const float *session_logits(const struct session *s) {
+	return s->logits_valid ? s->logits : NULL;
+}
+
+void session_set_each(struct session *s, session_each_logits *each, void *user) {
+	s->each = each;
+	s->each_user = user;
+}
+
+const token_id *session_tokens(const struct session *s, size_t *n) {
+	*n = (size_t)s->n_tokens;
+	return s->tokens;
+}
+
+void session_set_mask(struct session *s, session_mask *mask, void *user) {
+	s->mask = mask;
+	s->mask_user = user;
+}
