@@ -175,7 +175,7 @@ def pytest(log, paths, binary, timeout=1800, env=None, arguments=()):
     with contextlib.suppress(FileNotFoundError):
         report.unlink()
     more = {"MASKSTORE_BINARY": str(binary), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
-    status = run(log, [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", "-rs",
+    status = run(log, [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "-rs",
                        *arguments, *paths], timeout=timeout, env=clean_env(**more))
     if not report.exists():
         tail(log)
