@@ -1,1 +1,49 @@
 // SPDX-License-Identifier: MIT
+// Choice of a kernel set and sizes of scratch. No state.
+#include "kernels/kernels.h"
+
+#include "base/cpu.h"
+#include "kernels/sets.h"
+
+const struct kernels *kernels_get(unsigned cpu_flags) {
+#ifdef KERNELS_HAVE_AVX2
+	if (cpu_flags & CPU_AVX2_FMA_F16C)
+		return &kernels_avx2;
+#endif
+	(void)cpu_flags;
+	return &kernels_scalar;
+}
+
+struct kernels_peaks kernels_peaks(unsigned cpu_flags) {
+#ifdef KERNELS_HAVE_AVX2
+	if (cpu_flags & CPU_AVX2_FMA_F16C)
+		return kernels_peaks_scalar;
+#endif
+	(void)cpu_flags;
+	return kernels_peaks_scalar;
+}
+
+static size_t align_64(size_t n_bytes) {
+	return (n_bytes + 63) / 64 * 64;
+}
+
+// The largest need of any set: quantised (one panel of 16 rows, then activations of a token block or, for a few tokens,
+// of all of k) or float (some dequantised rows).
+size_t kernels_matmul_scratch_bytes(int max_k) {
+	size_t n_blocks = ((size_t)max_k + 31) / 32;
+	size_t panel = align_64(2 * (size_t)MM_CHUNK_BLOCKS * MM_PANEL_BLOCK_BYTES);
+	size_t block_acts = (size_t)(MM_TOKEN_BLOCK / MM_GROUP_TOKENS) * MM_CHUNK_BLOCKS * MM_GROUP_BLOCK_BYTES;
+	size_t few_acts = n_blocks * MM_GROUP_BLOCK_BYTES;
+	size_t quantised = panel + align_64(few_acts > block_acts ? few_acts : block_acts);
+	size_t floats = F32_PANEL_ROWS * align_64(sizeof(float) * (size_t)max_k);
+	return quantised > floats ? quantised : floats;
+}
+
+// Per row: scaled query, scores of a unit, and a few scalars (16 floats); once: K and V of a unit as f32.
+size_t kernels_attention_scratch_bytes(int head_dim, int max_rows) {
+	size_t d = (size_t)head_dim;
+	size_t unit = 2 * align_64(sizeof(float) * KV_UNIT_TOKENS * d);
+	size_t row = align_64(sizeof(float) * d) + sizeof(float) * (KV_UNIT_TOKENS + 16);
+	size_t rows = (size_t)max_rows < 8 ? 8 : (size_t)max_rows;
+	return unit + rows * align_64(row);
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// The kernel sets and what they share; private to the kernels room.
+#ifndef MASKSTORE_KERNELS_SETS_H
+#define MASKSTORE_KERNELS_SETS_H
+
+#include "kernels/kernels.h"
+
+extern const struct kernels kernels_scalar;
+extern const struct kernels kernels_avx2; // only in builds with KERNELS_HAVE_AVX2
+extern const struct kernels_peaks kernels_peaks_scalar;
+extern const struct kernels_peaks kernels_peaks_avx2;
+
+// Scalar functions, contracts as in struct kernels.
+void quantize_scalar(const float *x, struct act_block *out, int k);
+void matmul_scalar(const struct weight *w, int row_begin, int row_end, const struct act_block *act, int n_tokens,
+                   float *y, size_t y_stride, void *scratch, const _Atomic int *cancel);
+void matmul_f32_scalar(const struct weight *w, int row_begin, int row_end, const float *x, int n_tokens, float *y,
+                       size_t y_stride, void *scratch, const _Atomic int *cancel);
+void dequantize_row_scalar(const struct weight *w, int row, float *out);
+void rms_norm_scalar(const float *x, const float *weight, float *y, int n, float eps);
+void add_scalar(float *x, const float *y, int n);
+void swiglu_scalar(const float *gate, const float *up, float *y, int n);
+void rope_scalar(float *x, const float *cos_sin, int head_dim, bool neox);
+void kv_store_scalar(enum kv_type type, int head_dim, int slot, const float *k, const float *v, void *k_block,
+                     void *v_block);
+void attention_scalar(const struct attention_args *a);
+int argmax_scalar(const float *x, int n);
+
+// True if position p is visible to row r (see struct attention_args).
+static inline bool position_visible(const struct attention_args *a, int r, int p) {
+	const uint32_t *bits = a->mask ? a->mask[r] : NULL;
+	return p <= a->pos[r] && (!bits || (bits[p / 32] >> (p % 32) & 1));
+}
+
+// Rows of float weights that matmul_f32 dequantises at a time, for any set.
+#define F32_PANEL_ROWS 4
+
+// Sizes of the AVX2 matmul (avx2_matmul.h explains them); here because scratch is sized for every set.
+#define MM_CHUNK_BLOCKS 40      // 32-blocks of k unpacked at a time: 2 × 40 × 352 B = 28 KiB of L1
+#define MM_TOKEN_BLOCK 128      // tokens whose activations are repacked at a time
+#define MM_GROUP_TOKENS 4       // tokens of one register tile
+#define MM_PANEL_BLOCK_BYTES 352 // 8 rows × 32 k unpacked
+#define MM_GROUP_BLOCK_BYTES 224 // activations of 4 tokens × 32 k
+
+#endif
