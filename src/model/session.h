@@ -73,9 +73,9 @@ void session_set_each(struct session *s, session_each_logits *each, void *user);
 // The timeline: ids borrowed until the next change.
 const token_id *session_tokens(const struct session *s, size_t *n);
 
-// A custom mask: one bitmap per query position (bit p of words: position p visible; the own position's bit must be
-// set, else session_sync returns ERR_ARG), given for blocks of
-// positions by the callback: must return a bitmap of (position/32 + 1) words valid during the call, or null for plain causal.
+// A custom mask: one bitmap per query position (bit p of words: position p visible; the own position must be, else
+// session_sync returns ERR_ARG), asked for position by position: the callback returns a bitmap of (position/32 + 1)
+// words valid during the call, or null for plain causal.
 // Applies to positions evaluated from now on; changes require session_rewind(0). Padding masks are such masks.
 typedef const uint32_t *session_mask(void *user, size_t position);
 void session_set_mask(struct session *s, session_mask *mask, void *user);
