@@ -24,6 +24,7 @@ OUT = ROOT / "build-test"
 LOGS = OUT / "logs"
 SHARED = pathlib.Path(os.environ.get("MASKSTORE_SHARED", ROOT.parent / "shared"))
 
+SESSIONS = ("tests/cli", "tests/e2e")  # the built binary driven from outside
 FUZZ_TARGETS = ("gguf", "framing", "edits")
 FUZZ_SECONDS = 30
 TIDY_MIN_FILES = 50
@@ -35,7 +36,7 @@ BUILDS = {
     "release": ("gcc", "--buildtype=release", "-Dwerror=true", "-Dtests=disabled"),
     "clang": ("clang", "--buildtype=debugoptimized", "-Dwerror=true", "-Dtests=enabled"),
     "scalar": ("gcc", "--buildtype=debugoptimized", "-Dwerror=true", "-Dtests=enabled", "-Davx2=disabled"),
-    # -Og would make the sanitized decoder useless slow; asserts stay on.
+    # -O2 keeps the sanitized decoder usable; asserts stay on.
     "asan": ("gcc", "--buildtype=debugoptimized", "-Dtests=enabled", "-Db_sanitize=address,undefined"),
     "tsan": ("gcc", "--buildtype=debugoptimized", "-Dtests=enabled", "-Db_sanitize=thread"),
     "fuzz": ("clang", "--buildtype=debugoptimized", "-Dtests=enabled", "-Dfuzzing=libfuzzer",
@@ -79,7 +80,7 @@ class SuiteError(Exception):
 
 def clean_env(**more):
     """The environment without the settings of a person's own maskstore."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("MASKSTORE_", "MS_"))}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MASKSTORE_", "MS_")) or k == "MASKSTORE_FULL"}
     env.update({"MASKSTORE_SHARED": str(SHARED), **SANITIZER_ENV, **more})
     return env
 
@@ -174,7 +175,7 @@ def pytest(log, paths, binary, timeout=1800, env=None, arguments=()):
     report = LOGS / (log + ".xml")
     with contextlib.suppress(FileNotFoundError):
         report.unlink()
-    more = {"MASKSTORE_BINARY": str(binary), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
+    more = {"MASKSTORE_BIN": str(binary), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
     status = run(log, [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "-rs",
                        *arguments, *paths], timeout=timeout, env=clean_env(**more))
     if not report.exists():
@@ -278,7 +279,12 @@ def suite_builds():
 
 
 def suite_e2e():
-    return pytest("e2e.log", ["tests/e2e"], build("gcc") / "maskstore")
+    return pytest("e2e.log", SESSIONS, build("gcc") / "maskstore")
+
+
+def suite_golden():
+    """Tokens, logits and greedy text against the committed answers of transformers, tokenizers and llama.cpp."""
+    return pytest("golden.log", ["tests/golden"], build("release") / "maskstore")
 
 
 def suite_trials():
@@ -288,8 +294,8 @@ def suite_trials():
 def suite_asan():
     folder = build("asan")
     result = meson_tests(folder, "asan-unit.log", multiplier=6)
-    result.add(pytest("asan-e2e.log", ["tests/e2e"], folder / "maskstore", timeout=2400,
-                      env={"MASKSTORE_TEST_SLOW": "4"}))
+    result.add(pytest("asan-e2e.log", SESSIONS, folder / "maskstore", timeout=2400,
+                      env={"MASKSTORE_TEST_SLOW": "4"}))  # the tests multiply their time limits by this
     result.add(trials("asan-trials.log", folder / "maskstore", fetch_model("smollm2"), multiplier=4))
     return result
 
@@ -329,6 +335,7 @@ SUITES = {
     "tools": suite_tools,
     "builds": suite_builds,
     "unit": suite_unit,
+    "golden": suite_golden,
     "e2e": suite_e2e,
     "trials": suite_trials,
     "asan": suite_asan,
