@@ -27,7 +27,9 @@ megabytes() { echo $(($1 / 1000000)); }
 watch_size() {
     ws_pid=$1 ws_label=$2 ws_done=$3 ws_total=$4
     shift 4
-    ws_ticks=0
+    ws_ticks=0 ws_most=0
+    # Background jobs of a script ignore the interrupt key: end the download too.
+    trap 'kill "$ws_pid" 2>/dev/null; exit 130' INT TERM HUP
     while kill -0 "$ws_pid" 2>/dev/null; do
         sleep 0.5
         ws_ticks=$((ws_ticks + 1))
@@ -35,12 +37,15 @@ watch_size() {
             ws_now=$(du -scb "$@" 2>/dev/null | tail -n 1 | cut -f1)
             ws_now=$((ws_done + ${ws_now:-0}))
             [ "$ws_now" -le "$ws_total" ] || ws_now=$ws_total
+            [ "$ws_now" -ge "$ws_most" ] || ws_now=$ws_most # pip copies what it has, then removes it
+            ws_most=$ws_now
             ws_line="$me: $ws_label: $(megabytes "$ws_now") of $(megabytes "$ws_total") MB, $((ws_now * 100 / ws_total)) %"
             if [ -t 2 ]; then printf '\r%s   ' "$ws_line" >&2; else printf '%s\n' "$ws_line" >&2; fi
         fi
     done
     ws_status=0
     wait "$ws_pid" || ws_status=$?
+    trap - INT TERM HUP
     if [ -t 2 ] && [ "$ws_ticks" -gt 0 ]; then printf '\r%80s\r' '' >&2; fi
     return "$ws_status"
 }
