@@ -55,7 +55,8 @@ watch_size() {
 find_pip() {
     have python3 || die "python3 is missing: run tools/run, or apt-get install python3 python3-venv"
     if python3 -m pip --version >/dev/null 2>&1; then
-        pip="python3 -m pip"
+        # By its own name: what python3 stands for may be a wrapper, which an interrupt would end alone.
+        pip="$(python3 -c 'import sys; print(sys.executable)') -m pip"
         return
     fi
     fp_dir="$cache_dir/pip-venv"
