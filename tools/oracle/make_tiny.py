@@ -5,7 +5,7 @@ head, all tensor types that maskstore reads.
 
     tools/oracle/make_tiny.py OUT_DIR [NAME...]
 
-The bytes depend on nothing but this file and the versions in tests/requirements-golden.txt: numpy's legacy
+The bytes depend on nothing but this file and the versions in tests/requirements.txt: numpy's legacy
 generator is frozen, and the digests in tests/golden/tiny.json tell when they differ all the same.
 """
 

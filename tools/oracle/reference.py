@@ -2,7 +2,7 @@
 """What the oracles compare with: paths, the tokenizers library on a GGUF vocabulary, transformers on a GGUF file.
 
 Only load_hf needs torch, transformers and accelerate (tests/requirements-oracle.txt); the rest is used by the
-tests in tests/golden too (tests/requirements-golden.txt).
+tests in tests/golden too (tests/requirements.txt).
 """
 
 import os
