@@ -278,19 +278,20 @@ static void normalise_attention(void *arg, int i_thread, int n_threads) {
 	normalise(p, p->l->attn_norm, p->i_layer > 0, i_thread, n_threads);
 }
 
-// One head of q or k: rows, bias, rotation.
-static void project_head(const struct pass *p, const struct weight *w, const float *bias, int head, int n_heads, bool rotate, float *y, int i_thread) {
+// Heads [begin, end) of q, k or v: rows, bias, rotation.
+static void project_heads(const struct pass *p, const struct weight *w, const float *bias, int begin, int end, bool rotate, float *y, int i_thread) {
 	const struct decoder *d = p->d;
 	int dim = d->info->head_dim;
-	size_t stride = (size_t)n_heads * (size_t)dim;
 	const struct stream *s = stream_of(p, i_thread);
-	multiply(p, w, head * dim, (head + 1) * dim, s, s->h, 0, p->c->n_tokens, y, stride, i_thread);
+	multiply(p, w, begin * dim, end * dim, s, s->h, 0, p->c->n_tokens, y, (size_t)w->n_rows, i_thread);
 	for (int t = 0; t < p->c->n_tokens && !cancelled(p); t++) {
-		float *row = y + (size_t)t * stride + (size_t)head * (size_t)dim;
-		if (bias)
-			d->k->add(row, bias + (size_t)head * (size_t)dim, dim);
-		if (rotate)
-			d->k->rope(row, s->cos_sin + (size_t)t * (size_t)dim, dim, d->info->rope_neox);
+		for (int head = begin; head < end; head++) {
+			float *row = y + (size_t)t * (size_t)w->n_rows + (size_t)head * (size_t)dim;
+			if (bias)
+				d->k->add(row, bias + (size_t)head * (size_t)dim, dim);
+			if (rotate)
+				d->k->rope(row, s->cos_sin + (size_t)t * (size_t)dim, dim, d->info->rope_neox);
+		}
 	}
 }
 
@@ -306,25 +307,28 @@ static void store_head(const struct pass *p, int head) {
 	}
 }
 
-// Heads are the units of the split, so that a thread rotates and stores what it has just computed. A KV head is two units (k and v)
-// and belongs to the thread that has the first of them.
+static int at_least(int a, int b) {
+	return a > b ? a : b;
+}
+
+static int at_most(int a, int b) {
+	return a < b ? a : b;
+}
+
+// Heads are the units of the split, so that a thread rotates and stores what it has just computed: first those of q, then two (k and v)
+// for each KV head, which belongs to the thread that has the first of them.
 static void project_qkv(void *arg, int i_thread, int n_threads) {
 	const struct pass *p = arg;
 	const struct decoder *d = p->d;
 	const struct layer_weights *l = p->l;
-	int n_head = d->info->n_head, n_head_kv = d->info->n_head_kv, begin, end;
-	pool_split(n_head + 2 * n_head_kv, 1, i_thread, n_threads, &begin, &end);
-	for (int u = begin; u < end && !cancelled(p); u++) {
-		int kv = u - n_head;
-		if (kv < 0) {
-			project_head(p, &l->q, l->q_bias, u, n_head, true, d->q, i_thread);
-		} else if (kv % 2 == 0) {
-			project_head(p, &l->k, l->k_bias, kv / 2, n_head_kv, true, d->k_new, i_thread);
-			project_head(p, &l->v, l->v_bias, kv / 2, n_head_kv, false, d->v_new, i_thread);
-			if (!cancelled(p)) // a cancelled matmul leaves rubbish
-				store_head(p, kv / 2);
-		}
-	}
+	int n_head = d->info->n_head, begin, end;
+	pool_split(n_head + 2 * d->info->n_head_kv, 1, i_thread, n_threads, &begin, &end);
+	project_heads(p, &l->q, l->q_bias, at_most(begin, n_head), at_most(end, n_head), true, d->q, i_thread);
+	int kv_begin = (at_least(begin - n_head, 0) + 1) / 2, kv_end = (at_least(end - n_head, 0) + 1) / 2;
+	project_heads(p, &l->k, l->k_bias, kv_begin, kv_end, true, d->k_new, i_thread);
+	project_heads(p, &l->v, l->v_bias, kv_begin, kv_end, false, d->v_new, i_thread);
+	for (int head = kv_begin; head < kv_end && !cancelled(p); head++) // a cancelled matmul leaves rubbish
+		store_head(p, head);
 }
 
 // Attention rows: query heads [head, head + n_heads) of one KV head, for tokens [first, first + n).
@@ -360,14 +364,14 @@ static void attend(void *arg, int i_thread, int n_threads) {
 	int group = p->d->max_rows / heads;
 	int n_groups = (n_tokens + group - 1) / group;
 	int n_parts = (n_threads + i->n_head_kv * n_groups - 1) / (i->n_head_kv * n_groups);
-	n_parts = n_parts < heads ? n_parts : heads;
+	n_parts = at_most(n_parts, heads);
 	int n_items = i->n_head_kv * n_groups * n_parts;
 	for (int item = i_thread; item < n_items && !cancelled(p); item += n_threads) {
 		int part = item % n_parts, first = item / n_parts % n_groups * group, kv_head = item / n_parts / n_groups;
 		int begin, end;
 		pool_split(heads, 1, part, n_parts, &begin, &end);
-		int n = n_tokens - first < group ? n_tokens - first : group;
-		attend_rows(p, kv_head, kv_head * heads + begin, end - begin, p->first + first, n, &p->d->lanes[i_thread]);
+		attend_rows(p, kv_head, kv_head * heads + begin, end - begin, p->first + first, at_most(n_tokens - first, group),
+		            &p->d->lanes[i_thread]);
 	}
 }
 
