@@ -68,7 +68,8 @@ struct position snapshot_position(const struct snapshot *s, size_t offset, enum 
 // True if the first line end in the text is \r\n.
 bool snapshot_crlf(const struct snapshot *s);
 
-// --- syntax: a worker thread parses snapshots in slices of at most 2 ms
+// --- syntax: a worker thread parses snapshots and polls for cancelling within 2 ms (a KB of text); a parse is never paused and resumed,
+// since tree-sitter then chooses other repairs of broken code than in one go
 
 struct parser_worker;
 // Starts the thread. ERR_NOMEM.

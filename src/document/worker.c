@@ -2,20 +2,21 @@
 // Parsing of snapshots: a worker thread, waiting callers, and the chain that makes parses incremental.
 //
 // Whoever first claims a snapshot parses it: the worker when document_parse_async queued it and nobody was faster, else the caller that
-// needs the tree now. Slices of SLICE_US keep every parse cancellable. A tree is a pure function of its text: tree-sitter's incremental
-// parse may choose another repair than a fresh one when the text has syntax errors, so an incremental tree with errors is thrown away and
-// the text is parsed afresh.
+// needs the tree now. A tree is a pure function of its text, which costs two things. tree-sitter's incremental parse may choose another
+// repair than a fresh one when the text has syntax errors, so an incremental tree with errors is thrown away and the text is parsed afresh.
+// And a parse that a timeout stopped may choose another repair after it is resumed (seen with 0.20.7), so a parse runs in one go; the cancel
+// flag is polled whenever it reads READ_BYTES more of the text.
 //
 // Locks: worker.lock guards the queue, snapshot.lock its state, chain.lock its tree and edits; none is held while another is taken or while parsing.
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/thread.h"
 #include "document/syntax.h"
 
 #define SLICE_US 2000 // a cancelled request must let go within 2 ms
+#define READ_BYTES 1024 // 0.1 to 0.5 ms of parsing
 #define CHAIN_MAX_EDITS 1024 // beyond this a fresh parse is as good
 
 const TSLanguage *tree_sitter_python(void);
@@ -132,37 +133,44 @@ static void chain_put(struct chain *c, const TSTree *tree, uint64_t seq) {
 struct reader {
 	const struct snapshot *s;
 	const _Atomic int *cancel;
-	char lines[CHUNK_MAX_BYTES]; // a chunk whose bare \r became \n, which is what ends a line for the grammar
+	size_t stop;             // what the parser looks at, of its own thread
+	char lines[READ_BYTES];  // a run whose bare \r became \n, which is what ends a line for the grammar
 };
+
+static bool reader_cancelled(const struct reader *r) {
+	return r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed);
+}
 
 static const char *reader_read(void *payload, uint32_t offset, TSPoint at, uint32_t *n_bytes) {
 	(void)at;
 	struct reader *r = payload;
+	if (reader_cancelled(r))
+		r->stop = 1;
 	size_t len;
 	const char *run = snapshot_chunk_at(r->s, offset, &len);
+	if (len > READ_BYTES) {
+		size_t cut = snapshot_char_start(r->s, offset + READ_BYTES) - offset;
+		len = cut ? cut : READ_BYTES;
+	}
 	*n_bytes = (uint32_t)len;
 	if (!len || !r->s->chunks[snapshot_chunk_of(r->s, offset)]->bare_cr)
 		return run;
 	for (size_t i = 0; i < len; i++)
-		r->lines[i] = run[i] == '\r' && (i + 1 == len || run[i + 1] != '\n') ? '\n' : run[i];
+		r->lines[i] = run[i] == '\r' && snapshot_byte(r->s, offset + i + 1) != '\n' ? '\n' : run[i];
 	return r->lines;
 }
 
-#ifdef HAVE_TS_TIMEOUT
+#ifdef HAVE_TS_CANCELLATION_FLAG
 static TSTree *parse(TSParser *p, const TSTree *old, struct reader *r) {
-	TSInput input = {r, reader_read, TSInputEncodingUTF8};
 	ts_parser_reset(p);
-	ts_parser_set_timeout_micros(p, SLICE_US);
-	for (;;) {
-		TSTree *tree = ts_parser_parse(p, old, input);
-		if (tree || (r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed)))
-			return tree;
-	}
+	ts_parser_set_cancellation_flag(p, &r->stop);
+	TSTree *tree = ts_parser_parse(p, old, (TSInput){.payload = r, .read = reader_read, .encoding = TSInputEncodingUTF8});
+	ts_parser_set_cancellation_flag(p, NULL);
+	return tree;
 }
 #else
 static bool poll_cancel(TSParseState *state) {
-	const struct reader *r = state->payload;
-	return r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed);
+	return reader_cancelled(state->payload);
 }
 
 static TSTree *parse(TSParser *p, const TSTree *old, struct reader *r) {
@@ -290,12 +298,7 @@ enum err parser_worker_create(struct parser_worker **out) {
 		goto no_parser;
 	if (pthread_cond_init(&w->work, NULL))
 		goto no_cond;
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); // signals belong to the loop thread
-	int failed = pthread_create(&w->thread, NULL, worker_main, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (failed)
+	if (thread_start(&w->thread, worker_main, w))
 		goto no_thread;
 	*out = w;
 	return ERR_OK;
