@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The AVX2+FMA+F16C kernel set. Bit-equal to the scalar set.
+#include "kernels/avx2_sets.h"
 #include "kernels/sets.h"
 
 const struct kernels kernels_avx2 = {
 	.name = "avx2",
 	.quantize = quantize_scalar,
-	.matmul = matmul_scalar,
+	.matmul = matmul_avx2,
 	.matmul_f32 = matmul_f32_scalar,
 	.dequantize_row = dequantize_row_scalar,
 	.rms_norm = rms_norm_scalar,
