@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT
+// SPDreturn kernels_peaks_avx2;-License-Identifier: MIT
 // Choice of a kernel set and sizes of scratch. No state.
 #include "kernels/kernels.h"
 
@@ -17,7 +17,7 @@ const struct kernels *kernels_get(unsigned cpu_flags) {
 struct kernels_peaks kernels_peaks(unsigned cpu_flags) {
 #ifdef KERNELS_HAVE_AVX2
 	if (cpu_flags & CPU_AVX2_FMA_F16C)
-		return kernels_peaks_scalar;
+		return kernels_peaks_avx2;
 #endif
 	(void)cpu_flags;
 	return kernels_peaks_scalar;

@@ -5,15 +5,15 @@
 
 const struct kernels kernels_avx2 = {
 	.name = "avx2",
-	.quantize = quantize_scalar,
+	.quantize = quantize_avx2,
 	.matmul = matmul_avx2,
-	.matmul_f32 = matmul_f32_scalar,
+	.matmul_f32 = matmul_f32_avx2,
 	.dequantize_row = dequantize_row_scalar,
-	.rms_norm = rms_norm_scalar,
-	.add = add_scalar,
-	.swiglu = swiglu_scalar,
-	.rope = rope_scalar,
+	.rms_norm = rms_norm_avx2,
+	.add = add_avx2,
+	.swiglu = swiglu_avx2,
+	.rope = rope_avx2,
 	.kv_store = kv_store_scalar,
 	.attention = attention_scalar,
-	.argmax = argmax_scalar,
+	.argmax = argmax_avx2,
 };
