@@ -59,8 +59,8 @@ enum err cli_read_file(const char *path, char **data, size_t *n_bytes, struct er
 }
 
 enum err cli_read_ids(const char *path, token_id **out, size_t *n, struct err_msg *msg) {
-	char *data;
-	size_t n_bytes;
+	char *data = NULL;
+	size_t n_bytes = 0;
 	enum err e = cli_read_file(path, &data, &n_bytes, msg);
 	if (e != ERR_OK)
 		return e;
@@ -127,8 +127,8 @@ static enum err place_cursor(const struct cursor *c, const struct snapshot *s, s
 }
 
 static enum err open_text(const struct cursor *c, struct snapshot **out, struct err_msg *msg) {
-	char *data;
-	size_t n_bytes;
+	char *data = NULL;
+	size_t n_bytes = 0;
 	enum err e = cli_read_file(c->path, &data, &n_bytes, msg);
 	if (e != ERR_OK)
 		return e;
