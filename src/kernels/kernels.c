@@ -39,11 +39,10 @@ size_t kernels_matmul_scratch_bytes(int max_k) {
 	return quantised > floats ? quantised : floats;
 }
 
-// Per row: scaled query, scores of a unit, and a few scalars (16 floats); once: K and V of a unit as f32.
+// Once: K and V of a unit as f32; per row: scaled query and output of a unit, its scores, and some state.
 size_t kernels_attention_scratch_bytes(int head_dim, int max_rows) {
-	size_t d = (size_t)head_dim;
-	size_t unit = 2 * align_64(sizeof(float) * KV_UNIT_TOKENS * d);
-	size_t row = align_64(sizeof(float) * d) + sizeof(float) * (KV_UNIT_TOKENS + 16);
-	size_t rows = (size_t)max_rows < 8 ? 8 : (size_t)max_rows;
-	return unit + rows * align_64(row);
+	size_t d = (size_t)head_dim, rows = (size_t)max_rows;
+	size_t unit = 2 * sizeof(float) * KV_UNIT_TOKENS * d;
+	size_t row = sizeof(float) * (2 * d + KV_UNIT_TOKENS) + ATTENTION_STATE_BYTES;
+	return align_64(unit + rows * row);
 }

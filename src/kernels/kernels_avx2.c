@@ -13,7 +13,7 @@ const struct kernels kernels_avx2 = {
 	.add = add_avx2,
 	.swiglu = swiglu_avx2,
 	.rope = rope_avx2,
-	.kv_store = kv_store_scalar,
-	.attention = attention_scalar,
+	.kv_store = kv_store_avx2,
+	.attention = attention_avx2,
 	.argmax = argmax_avx2,
 };

@@ -35,6 +35,9 @@ static inline bool position_visible(const struct attention_args *a, int r, int p
 // Rows of float weights that matmul_f32 dequantises at a time, for any set.
 #define F32_PANEL_ROWS 4
 
+// Bytes that a set may keep per row of an attention call.
+#define ATTENTION_STATE_BYTES 32
+
 // Sizes of the AVX2 matmul (avx2_matmul.h explains them); here because scratch is sized for every set.
 #define MM_CHUNK_BLOCKS 40      // 32-blocks of k unpacked at a time: 2 × 40 × 352 B = 28 KiB of L1
 #define MM_TOKEN_BLOCK 128      // tokens whose activations are repacked at a time
