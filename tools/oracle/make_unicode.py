@@ -45,6 +45,7 @@ def main():
     table = runs()
     print("// SPDX-License-Identifier: MIT")
     print(f"// Made by tools/oracle/make_unicode.py from tokenizers {tokenizers.__version__}; do not edit.")
+    print("#include <stdint.h>\n")
     print("// Runs of code points of one class, ascending: first code point << 4 | class bits (see pretokenize.c).")
     print("static const uint32_t unicode_runs[] = {")
     for i in range(0, len(table), 12):
