@@ -65,6 +65,8 @@ uint32_t snapshot_line_of(const struct snapshot *s, size_t offset);
 // Conversions, clamped as in document_edit. Round trip is exact for character starts.
 size_t snapshot_offset(const struct snapshot *s, struct position p, enum pos_encoding enc);
 struct position snapshot_position(const struct snapshot *s, size_t offset, enum pos_encoding enc);
+// Largest start ≤ offset of a character (offset itself if there is none within 3 bytes, as in text that is not UTF-8).
+size_t snapshot_char_start(const struct snapshot *s, size_t offset);
 // True if the first line end in the text is \r\n.
 bool snapshot_crlf(const struct snapshot *s);
 

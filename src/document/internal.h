@@ -57,8 +57,6 @@ struct snapshot *snapshot_splice(const struct snapshot *old, size_t begin, size_
 uint32_t snapshot_chunk_of(const struct snapshot *s, size_t offset);
 // The byte at an offset, or -1 outside of the text.
 int snapshot_byte(const struct snapshot *s, size_t offset);
-// Largest start ≤ offset of a character (offset itself if there is none within 3 bytes, as in text that is not UTF-8).
-size_t snapshot_char_start(const struct snapshot *s, size_t offset);
 
 // --- chain (worker.c): what an incremental parse needs from one snapshot of a document to the next
 

@@ -4,7 +4,8 @@
 // Default layout, anchored PSM (design.md §4):
 //   FIM prefix, text from the cut to the anchor, FIM suffix, rest of the cursor's line and 16 lines, FIM middle, text from the anchor to the cursor
 // The anchor is the start of the cursor's line number rounded down to a multiple of PROMPT_ANCHOR_LINES. Without FIM tokens: text from the cut to
-// the cursor. Trailing blanks and the partial word before the cursor are taken off and must be generated again (token healing).
+// the cursor. Trailing blanks, the partial word or fresh punctuation before the cursor are taken off and must be generated again (token healing;
+// the exact rule is in heal.c).
 #ifndef MASKSTORE_PROMPT_PROMPT_H
 #define MASKSTORE_PROMPT_PROMPT_H
 
@@ -16,6 +17,7 @@
 
 #define PROMPT_ANCHOR_LINES 16
 #define PROMPT_SUFFIX_LINES 16
+#define PROMPT_LINE_BYTES 65536 // more of one line is never looked at by stop rules
 #define PROMPT_CUT_LINES 64 // the first line kept moves in steps of this many lines, so that the kept text stays byte-identical
 
 enum prompt_mark { PROMPT_TEXT, PROMPT_BOS, PROMPT_FIM_PREFIX, PROMPT_FIM_SUFFIX, PROMPT_FIM_MIDDLE };
@@ -35,12 +37,13 @@ struct prompt {
 	char *healed;      // owned; bytes just before the cursor that must be generated first (never holds a newline); may be empty
 	size_t healed_bytes;
 	// What stop rules need (complete/suggest.h), all with \n line ends:
-	char *before;      // owned; the cursor's line up to the cursor
-	char *rest;        // owned; the cursor's line after the cursor
-	char *after;       // owned; the lines after the cursor's line (as many as the suffix holds)
+	char *before;      // owned; the cursor's line up to the cursor (of a huge line the last PROMPT_LINE_BYTES)
+	char *rest;        // owned; the cursor's line after the cursor (of a huge line the first PROMPT_LINE_BYTES)
+	char *after;       // owned; the PROMPT_SUFFIX_LINES lines after the cursor's line, also where the prompt has no suffix (at most PROMPT_LINE_BYTES)
 	bool single_line;  // stop at the first newline; else to the end of the block
 	int block_indent;  // bytes of indentation of a statement in the wanted block (multi-line only)
 	bool crlf;         // the document uses \r\n
+	bool in_string;    // the cursor is inside a string literal (Python only)
 };
 
 struct prompt_options {
@@ -54,7 +57,8 @@ typedef size_t prompt_count_tokens(void *user, const char *text, size_t n_bytes)
 
 // Builds the prompt at byte `offset` of the snapshot. `syntax` may be null (not Python): then single lines only. The whole file when it
 // fits the budget; else the prefix is cut at the start by whole lines in coarse steps, the suffix at the end. Never cuts the cursor's line unless
-// that line alone exceeds the budget (then its nearest part is kept). ERR_NOMEM.
+// that line alone exceeds the budget (then its nearest part is kept). There is always at least one segment that gives a token: without FIM tokens,
+// BOS and text it is a line end. ERR_NOMEM.
 enum err prompt_build(const struct snapshot *s, const struct syntax *syntax, size_t offset, const struct prompt_options *o,
                       prompt_count_tokens *count, void *user, struct prompt *out, struct err_msg *msg) ERR_MUST_CHECK;
 // Frees the owned memory; accepts a zeroed prompt.

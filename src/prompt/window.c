@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// Which part of the text goes into the prompt: whole lines within a budget of tokens.
+//
+// The cut stands at a multiple of PROMPT_CUT_LINES, so that the text behind it stays byte-identical for many keystrokes; where that would leave
+// half of the budget unused it moves in steps of PROMPT_ANCHOR_LINES, then of a line; in the worst case it lies inside the cursor's line. Tokens are counted piece by piece, outwards from
+// the cursor, and a piece of more than BYTES_PER_TOKEN a remaining token is never looked at, so the cost depends on the budget and not on
+// the file. Pure.
+#include "prompt/internal.h"
+
+#define BYTES_PER_TOKEN 8  // Python has 3 to 4; more than this is counted as too large unseen
+#define RESERVE_TOKENS 8   // pieces tokenised together may differ from the sum of their parts at the seams
+#define SUFFIX_SHARE 4     // a suffix gets at most a quarter of the budget unless everything fits
+#define LINE_STEP_BYTES 256 // a line that is too long by itself is cut in steps
+
+struct counter {
+	const struct snapshot *s;
+	prompt_count_tokens *count;
+	void *user;
+	struct buf text;
+};
+
+// Tokens of [begin, end), or more than `limit` where that can be told without counting.
+static size_t tokens_of(struct counter *c, size_t begin, size_t end, size_t limit) {
+	if (begin >= end)
+		return 0;
+	if (end - begin > limit * BYTES_PER_TOKEN)
+		return limit + 1;
+	buf_clear(&c->text);
+	text_append(&c->text, c->s, begin, end);
+	return c->text.failed ? 0 : c->count(c->user, c->text.data, c->text.len_bytes);
+}
+
+// The largest end ≤ `end` so that [begin, end) has at most `limit` tokens, found by proportion, at a character start.
+static size_t shrink_end(struct counter *c, size_t begin, size_t end, size_t limit) {
+	if (end - begin > limit * BYTES_PER_TOKEN)
+		end = snapshot_char_start(c->s, begin + limit * BYTES_PER_TOKEN);
+	for (size_t n; end > begin && (n = tokens_of(c, begin, end, limit)) > limit;)
+		end = snapshot_char_start(c->s, begin + (end - begin) * limit / (n + 1));
+	return end > begin ? end : begin;
+}
+
+// End of the suffix: the rest of the line and as many whole lines as `limit` tokens hold.
+static size_t suffix_end(struct counter *c, size_t cursor, uint32_t line, size_t limit) {
+	size_t end = snapshot_line_end(c->s, line), used = tokens_of(c, cursor, end, limit);
+	if (used > limit)
+		return shrink_end(c, cursor, end, limit);
+	for (uint32_t i = 1; i <= PROMPT_SUFFIX_LINES && line + i < snapshot_lines(c->s); i++) {
+		size_t next = snapshot_line_end(c->s, line + i);
+		used += tokens_of(c, end, next, limit - used);
+		if (used > limit)
+			return end;
+		end = next;
+	}
+	return end;
+}
+
+// Start of the kept text when the lines from the anchor on are more than `limit` tokens: a line, or a place inside the cursor's line.
+static size_t tight_cut(struct counter *c, uint32_t anchor_line, uint32_t line, size_t heal, size_t limit) {
+	for (uint32_t l = anchor_line + 1; l <= line; l++)
+		if (tokens_of(c, snapshot_line_start(c->s, l), heal, limit) <= limit)
+			return snapshot_line_start(c->s, l);
+	size_t begin = snapshot_line_start(c->s, line), keep = heal - begin;
+	if (keep > limit * BYTES_PER_TOKEN)
+		keep = limit * BYTES_PER_TOKEN;
+	for (;;) {
+		size_t cut = (heal - begin - keep + LINE_STEP_BYTES - 1) / LINE_STEP_BYTES * LINE_STEP_BYTES + begin;
+		cut = cut < heal ? snapshot_char_start(c->s, cut) : heal;
+		size_t n = tokens_of(c, cut, heal, limit);
+		if (n <= limit)
+			return cut;
+		keep = (heal - cut) * limit / (n + 1);
+	}
+}
+
+// Start of the kept text within `limit` tokens. *whole: nothing had to go.
+static size_t prefix_cut(struct counter *c, uint32_t anchor_line, uint32_t line, size_t heal, size_t limit, bool *whole) {
+	static const uint32_t STEPS[] = {PROMPT_CUT_LINES, PROMPT_ANCHOR_LINES, 1};
+	size_t at = snapshot_line_start(c->s, anchor_line), used = tokens_of(c, at, heal, limit);
+	*whole = false;
+	if (used > limit)
+		return tight_cut(c, anchor_line, line, heal, limit);
+	uint32_t l = anchor_line; // first line kept so far
+	for (int i = 0; i < 3 && (i == 0 || used < limit / 2); i++) {
+		while (l > 0) {
+			uint32_t up = l % STEPS[i] ? l % STEPS[i] : STEPS[i];
+			size_t begin = snapshot_line_start(c->s, l - up);
+			size_t n = tokens_of(c, begin, at, limit - used);
+			if (used + n > limit)
+				break;
+			used += n;
+			l -= up;
+			at = begin;
+		}
+	}
+	*whole = l == 0;
+	return at;
+}
+
+enum err window_choose(const struct snapshot *s, size_t cursor, size_t n_healed, const struct prompt_options *o, prompt_count_tokens *count,
+                       void *user, struct window *out) {
+	struct counter c = {.s = s, .count = count, .user = user};
+	uint32_t line = snapshot_line_of(s, cursor), anchor_line = line / PROMPT_ANCHOR_LINES * PROMPT_ANCHOR_LINES;
+	int marks = (o->has_fim ? 3 : 0) + o->has_bos;
+	size_t budget = o->budget_tokens > marks + RESERVE_TOKENS ? (size_t)(o->budget_tokens - marks - RESERVE_TOKENS) : 1;
+	struct window w = {.heal = cursor - n_healed, .cursor = cursor, .suffix_end = cursor};
+	size_t used = 0;
+	bool whole = false;
+	if (o->has_fim) {
+		uint32_t last = snapshot_lines(s) - 1 - line > PROMPT_SUFFIX_LINES ? line + PROMPT_SUFFIX_LINES : snapshot_lines(s) - 1;
+		w.suffix_end = snapshot_line_end(s, last);
+		used = tokens_of(&c, cursor, w.suffix_end, budget);
+	}
+	w.cut = used < budget ? prefix_cut(&c, anchor_line, line, w.heal, budget - used, &whole) : 0;
+	if (used >= budget || !whole) { // fixed shares, so that the cut doesn't move when only the suffix changes
+		size_t share = o->has_fim ? budget / SUFFIX_SHARE : 0;
+		if (used > share)
+			w.suffix_end = suffix_end(&c, cursor, line, share);
+		w.cut = prefix_cut(&c, anchor_line, line, w.heal, budget - share, &whole);
+	}
+	w.anchor = snapshot_line_start(s, anchor_line);
+	if (!o->has_fim)
+		w.anchor = w.cut;
+	if (w.anchor < w.cut)
+		w.anchor = w.cut;
+	bool failed = c.text.failed;
+	buf_finish(&c.text);
+	if (failed)
+		return ERR_NOMEM;
+	*out = w;
+	return ERR_OK;
+}
