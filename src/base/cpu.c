@@ -7,10 +7,20 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+// F16C by CPUID leaf 1: clang 14's __builtin_cpu_supports doesn't know it. It needs the same registers as AVX.
+static bool has_f16c(void) {
+	unsigned a, b, c, d;
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 unsigned cpu_flags(void) {
 #if defined(__x86_64__)
 	// The compiler's builtin checks that the system saves the registers too.
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
 		return CPU_AVX2_FMA_F16C;
 #endif
 	return 0;
