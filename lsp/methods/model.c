@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// Starting the engine, and what the person hears about it: progress where the client shows it, one message if the model cannot be used.
+#include <string.h>
+
+#include "../internal.h"
+#include "base/cpu.h"
+
+#define PROGRESS_TOKEN "maskstore/load"
+
+// Decode thread.
+static void engine_loaded_callback(void *user, enum err err, const struct err_msg *msg, const struct model_info *info) {
+	struct server *s = user;
+	(void)info;
+	pthread_mutex_lock(&s->done_lock);
+	s->loaded = true;
+	s->loaded_err = err;
+	if (err && msg)
+		s->loaded_msg = *msg;
+	pthread_mutex_unlock(&s->done_lock);
+	uv_async_send(&s->wake);
+}
+
+static struct engine_options options(const struct server *s) {
+	return (struct engine_options){
+		.model_path = s->config.model,
+		.n_threads = s->config.threads,
+		.max_context_tokens = s->config.max_context,
+		.deadline_ms = s->config.deadline_ms,
+		.max_new_tokens_line = s->config.max_new_tokens,
+		.max_new_tokens_block = s->config.max_new_tokens,
+		.cpu_flags = s->config.scalar_kernels ? 0 : cpu_flags(),
+		.strategy = s->config.strategy,
+	};
+}
+
+static void send_progress(struct server *s, json_t *value) {
+	server_notify(s, "$/progress", json_pack("{s:s, s:o}", "token", PROGRESS_TOKEN, "value", value));
+}
+
+static void ask_for_progress(struct server *s) {
+	if (!s->client.progress)
+		return;
+	s->progress = PROGRESS_ASKED;
+	s->progress_id = server_request(s, "window/workDoneProgress/create", json_pack("{s:s}", "token", PROGRESS_TOKEN));
+}
+
+static void end_progress(struct server *s) {
+	if (s->progress == PROGRESS_BEGUN)
+		send_progress(s, json_pack("{s:s}", "kind", "end"));
+	s->progress = PROGRESS_ENDED;
+}
+
+// The client may answer late, or refuse: then nothing is shown. A token that it made is always begun and ended once.
+void progress_response(struct server *s, const struct rpc_message *m) {
+	s->progress_id = 0;
+	if (json_object_get(m->root, "error") || s->life != LIFE_INITIALIZED)
+		return;
+	send_progress(s, json_pack("{s:s, s:s, s:b}", "kind", "begin", "title", "Loading the completion model", "cancellable", 0));
+	s->progress = PROGRESS_BEGUN;
+	if (s->model_settled)
+		end_progress(s);
+}
+
+static void failed(struct server *s, const char *reason) {
+	s->model_settled = true;
+	if (server_notice(s, NOTICE_MODEL))
+		server_message(s, MESSAGE_ERROR, true, "maskstore gives no completions: %s", reason);
+}
+
+void model_start(struct server *s) {
+	if (s->engine_tried || s->life != LIFE_INITIALIZED)
+		return;
+	s->engine_tried = true;
+	uv_timer_stop(&s->config_timer);
+	config_resolve(&s->config);
+	latency_log_finish(&s->log);
+	latency_log_init(&s->log, s->config.log, 0);
+	struct engine_options o = options(s);
+	enum err e = engine_create(&o, s->parser, engine_loaded_callback, s, &s->engine);
+	if (e)
+		failed(s, err_name(e));
+	else
+		ask_for_progress(s);
+}
+
+void model_loaded(struct server *s) {
+	pthread_mutex_lock(&s->done_lock);
+	bool loaded = s->loaded;
+	pthread_mutex_unlock(&s->done_lock);
+	if (!loaded || s->model_settled)
+		return;
+	s->model_settled = true;
+	if (s->progress == PROGRESS_BEGUN)
+		end_progress(s);
+	if (s->loaded_err)
+		failed(s, s->loaded_msg.text[0] ? s->loaded_msg.text : err_name(s->loaded_err));
+	else
+		server_message(s, MESSAGE_LOG, false, "the model is loaded: %s", s->config.model);
+}
