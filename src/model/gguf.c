@@ -448,10 +448,14 @@ static enum err parse(struct gguf *g, struct err_msg *msg) {
 	return e;
 }
 
-// Puts the file's name before the reason; of a long path only the end, so that the reason is never cut off.
+// Puts the file's name before the reason; of a long path only the end, so that the reason is never cut off,
+// and on one line.
 static enum err name_file(struct err_msg *msg, enum err e, const char *path) {
-	size_t n = strlen(path), keep = 160;
-	return n > keep ? err_prefix(msg, e, "...%s", path + n - keep) : err_prefix(msg, e, "%s", path);
+	char shown[160];
+	size_t n = strlen(path), skip = n < sizeof shown ? 0 : n - sizeof shown + 1;
+	for (size_t i = 0; i <= n - skip; i++)
+		shown[i] = (unsigned char)path[skip + i] < 0x20 && i < n - skip ? '?' : path[skip + i];
+	return err_prefix(msg, e, "%s%s", skip ? "..." : "", shown);
 }
 
 static enum err open_bytes(const void *data, size_t size_bytes, bool mapped, const char *name, struct gguf **out, struct err_msg *msg) {
