@@ -12,17 +12,17 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DEMO_FILE = "tests/data/py/inventory.py"
-DEMO_MARK = "@DEMO@"
+DEMO_FILE = "tests/data/py/unfinished.py"
+DEMO_MARK = "the square root of the variance."  # in the line above the one to complete
 LINES_BEFORE = 8  # lines of context shown above the completion
 
 
 def demo_place():
-    """The place in the demo file: the end of the line that DEMO_MARK is in."""
+    """The place in the demo file: the end of the line after the one that DEMO_MARK is in."""
     lines = (ROOT / DEMO_FILE).read_text(encoding="utf-8").splitlines()
-    for number, text in enumerate(lines, 1):
+    for number, text in enumerate(lines[:-1], 1):
         if DEMO_MARK in text:
-            return f"{DEMO_FILE}:{number}:{text.index(DEMO_MARK) + len(DEMO_MARK) + 1}"
+            return f"{DEMO_FILE}:{number + 1}:{len(lines[number]) + 1}"
     sys.exit(f"run: {DEMO_FILE} no longer has the line {DEMO_MARK!r}")
 
 

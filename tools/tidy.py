@@ -106,10 +106,8 @@ class Tidy:
         return data.decode("utf-8", "replace").splitlines()
 
     def run(self, compile_headers):
-        meson_text = ""
-        for path in self.files:
-            if os.path.basename(path) == "meson.build":
-                meson_text += "\n".join(self.read(path) or [])
+        meson = {os.path.dirname(p): "\n".join(self.read(p) or []) for p in self.files
+                 if os.path.basename(p) == "meson.build"}
         for path in self.files:
             lines = self.read(path)
             if lines is None:
@@ -122,7 +120,7 @@ class Tidy:
             if suffix in (".c", ".h", ".cu"):
                 self.check_c(path, lines)
             if suffix == ".c" and path.startswith(("src/", "lsp/", "tests/")):
-                self.check_is_built(path, meson_text)
+                self.check_is_built(path, meson)
         if compile_headers:
             self.check_headers_alone()
 
@@ -216,8 +214,14 @@ class Tidy:
                                     "without a comment `// long: reason` above it")
                 start, head = None, index + 1
 
-    def check_is_built(self, path, meson_text):
-        if os.path.basename(path) not in meson_text and pathlib.PurePath(path).stem not in meson_text:
+    def check_is_built(self, path, meson):
+        """The nearest meson.build names the file, its stem, or (in a list of tests) its stem without test_."""
+        folder = os.path.dirname(path)
+        while folder and folder not in meson:
+            folder = os.path.dirname(folder)
+        stem = pathlib.PurePath(path).stem
+        names = "|".join(re.escape(n) for n in {stem, stem.removeprefix("test_")})
+        if not re.search(rf"['/]({names})(\.c)?'", meson.get(folder, "")):
             self.report(path, 1, "no meson.build names this file, so it is neither built nor run")
 
     def check_headers_alone(self):
