@@ -73,4 +73,5 @@ def main(folder):
         (pathlib.Path(folder) / name).write_bytes(content)
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
