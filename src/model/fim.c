@@ -3,6 +3,8 @@
 //
 // A text counts only if the file says that the token is no normal one, or if it is spelled as no text is (with a bar inside its
 // brackets): vocabularies hold plain tokens such as "[MIDDLE]" or "</s>" that were learnt from text.
+//
+// The order of the parts is not found here: prompts are built prefix first, which Codestral and Mellum were not trained on.
 #include "model/fim.h"
 
 #include <string.h>

@@ -40,17 +40,18 @@ enum err token_list_push(struct token_list *l, token_id id) ERR_MUST_CHECK;
 enum err tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err_msg *msg) ERR_MUST_CHECK;
 void tokenizer_destroy(struct tokenizer *t);
 
-// Appends the ids of `text[n_bytes]` to `out`. ERR_NOMEM.
+// Appends the ids of `text[n_bytes]` to `out`. A byte that the vocabulary has no token for is left out, as the reference does (SmolLM2 lacks
+// 21, mostly such as UTF-8 never has; Qwen2.5 none). ERR_NOMEM, ERR_LIMIT for a single word above 1 GiB.
 enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes, struct token_list *out) ERR_MUST_CHECK;
 
-// Bytes of a token, borrowed for the tokenizer's life: the raw bytes of normal tokens, nothing (len 0) for control tokens
+// Bytes of a token, borrowed for the tokenizer's life: the raw bytes of normal tokens, nothing (len 0) for special tokens
 // and ids out of range.
 const char *tokenizer_bytes(const struct tokenizer *t, token_id id, size_t *len_bytes);
 // The token's text as written in the file (for messages and inspect), borrowed.
 const char *tokenizer_text(const struct tokenizer *t, token_id id, size_t *len_bytes);
 
 int tokenizer_n_vocab(const struct tokenizer *t);
-// Control and user-defined tokens: never part of text.
+// Control, user-defined, unused and unknown tokens: never part of text.
 bool tokenizer_is_special(const struct tokenizer *t, token_id id);
 // Tokens that end generation: EOS, EOT, end-of-turn texts, and all FIM tokens.
 bool tokenizer_is_end(const struct tokenizer *t, token_id id);
