@@ -55,18 +55,18 @@ class Neovim:
         return "\n".join("".join(piece[0] for piece in row) for row in rows)
 
     def type_until_ghost(self, keys):
-        """types at the end of the file; while the model still loads there is no answer, so insert mode is entered again"""
+        """Types at the end of the file. While the model still loads there is no answer: insert mode is then entered
+        again, each time after twice as long, as that ends the request before."""
         self.nvim.input("Go" + keys)
-
-        def probe():
-            end = time.monotonic() + 3
+        for seconds in (5, 10, 20, 40, 80):
+            end = time.monotonic() + seconds
             while time.monotonic() < end:
-                if self.ghost():
-                    return self.ghost()
+                ghost = self.ghost()
+                if ghost:
+                    return ghost
                 time.sleep(0.05)
             self.nvim.input("<Esc>a")
-            return ""
-        return editor.wait_for("ghost text appears", probe, 120)
+        return pytest.fail(f"no ghost text; Neovim says: {self.messages()}")
 
     def quit(self):
         try:

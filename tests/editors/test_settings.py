@@ -29,7 +29,7 @@ def manifest():
 
 def test_vscode_settings_are_the_servers():
     known = server_settings()
-    passed_on = dict(re.findall(r"\['(\w+)', '(--[a-z-]+)'\]", (VSCODE / "src" / "command.ts").read_text()))
+    passed_on = dict(re.findall(r"^  \['(\w+)', '(--[a-z-]+)'\],$", (VSCODE / "src" / "command.ts").read_text(), re.MULTILINE))
     names = {name.removeprefix("maskstore.") for name in manifest()["contributes"]["configuration"]["properties"]}
     assert names - OWN == set(passed_on), "each setting of package.json becomes a flag, and no other does"
     for name, flag in passed_on.items():

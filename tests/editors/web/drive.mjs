@@ -47,19 +47,19 @@ async function steadyGhostText(page) {
   return first === (await ghostText(page)) ? first : '';
 }
 
-// While the model loads the server answers with nothing; the last key is then deleted and typed again.
+// While the model loads the server answers with nothing. The last key is then deleted and typed again, each time after
+// twice as long, as that cancels the request before.
 async function typeUntilGhost(page, text) {
   await page.keyboard.type(text, { delay: 60 });
-  const end = Date.now() + 120000;
-  while (Date.now() < end) {
+  for (const seconds of [5, 10, 20, 40, 80]) {
     try {
-      return await waitFor('ghost text', () => steadyGhostText(page), 5000);
+      return await waitFor('ghost text', () => steadyGhostText(page), seconds * 1000);
     } catch {
       await page.keyboard.press('Backspace');
       await page.keyboard.type(text.slice(-1));
     }
   }
-  throw new Error('no ghost text within 120 s');
+  throw new Error('no ghost text');
 }
 
 // Changes the folder's settings by the editor's own commands, as this code-server does not watch files.
