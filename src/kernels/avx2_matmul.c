@@ -3,7 +3,7 @@
 //
 // Weights are unpacked from the file's rows into panels (avx2_unpack.h) and met by tiles of up to 16 rows × 4 tokens:
 // int16 sums of a 32-block per row lane, one madd to int32, one fused step into C, which lives in y between calls.
-//   few tokens (1..3): for each panel of 8 rows: for each CHUNK of k: unpack, tile. The next panel is prefetched.
+//   few tokens (1..3): for each panel of 8 rows, an eighth of the rows apart: for each chunk of k: unpack, tile.
 //   more: for each token block: for each chunk of k: repack activations; for each panel of 16 rows: unpack, tiles.
 // Every output sees the same chain whichever way it goes, so batch size and row split change no bit.
 //
@@ -19,6 +19,7 @@
 
 #define FEW_TOKENS 3
 #define FEW_CHUNK_BLOCKS 8 // one K block
+#define PREFETCH_BYTES 512 // ahead in each of the eight streams
 
 // Shape of a type's arithmetic.
 enum tile_kind {
@@ -255,32 +256,45 @@ static int min_int(int a, int b) {
 	return a < b ? a : b;
 }
 
-// 8 rows from `row` for T ≤ 3 tokens from `token`, whose activations are repacked for all of k.
-static void few_panel(const struct plan *p, int row, int token, int T) {
+// Asks for the next bytes of the eight streams. Far enough for memory, near enough to stay in L1; as rows follow each
+// other in a stream, looking past the end of a row is right.
+static inline void prefetch_lanes(const uint8_t *rows, size_t lane_bytes, size_t n_bytes) {
+	for (size_t r = 0; r < PANEL_ROWS; r++)
+		for (size_t i = 0; i < n_bytes; i += 64)
+			__builtin_prefetch(rows + r * lane_bytes + PREFETCH_BYTES + i, 0, 3);
+}
+
+// The 8 rows `row` + lane·step for T ≤ 3 tokens from `token`, whose activations are repacked for all of k.
+static void few_panel(const struct plan *p, int row, int step, int token, int T) {
 	const uint8_t *rows = row_data(p, row);
-	const char *next = (const char *)rows + PANEL_ROWS * p->row_bytes;
-	size_t chunk_bytes = PANEL_ROWS * dtype_row_bytes(p->w->type, 32 * FEW_CHUNK_BLOCKS);
-	float *c = p->y + (size_t)token * p->y_stride + (size_t)row;
+	size_t lane_bytes = (size_t)step * p->row_bytes;
+	size_t chunk_bytes = dtype_row_bytes(p->w->type, 32 * FEW_CHUNK_BLOCKS);
+	float c[FEW_TOKENS * PANEL_ROWS];
 	tile_fn *fn = tiles[p->kind][0][T - 1];
 	for (int b = 0; b < p->n_blocks; b += FEW_CHUNK_BLOCKS) {
 		int n = min_int(FEW_CHUNK_BLOCKS, p->n_blocks - b);
-		for (size_t i = 0; i < chunk_bytes; i += 64)
-			__builtin_prefetch(next + i, 0, 3);
-		next += chunk_bytes;
-		unpack_panel(p->w->type, rows, p->row_bytes, b, n, p->panel);
-		fn(p->panel, p->panel, n, p->packed + (size_t)b * act_stride(T), c, p->y_stride, b == 0);
+		prefetch_lanes(rows + chunk_bytes * (size_t)(b / FEW_CHUNK_BLOCKS), lane_bytes, chunk_bytes);
+		unpack_panel(p->w->type, rows, lane_bytes, b, n, p->panel);
+		fn(p->panel, p->panel, n, p->packed + (size_t)b * act_stride(T), c, PANEL_ROWS, b == 0);
 	}
+	for (int t = 0; t < T; t++)
+		for (int r = 0; r < PANEL_ROWS; r++)
+			p->y[(size_t)(token + t) * p->y_stride + (size_t)(row + r * step)] = c[t * PANEL_ROWS + r];
 }
 
-// Rows [row_begin, row_end), at least 8, for T ≤ 3 tokens. A rest of fewer than 8 rows is done as the last 8: rows done
+// Rows [row_begin, row_end), at least 8, for T ≤ 3 tokens. The lanes of a panel are an eighth of the rows apart, so
+// that memory is read as eight long ascending streams. A rest of fewer than 8 rows is done as the last 8: rows done
 // twice get the same bits.
 static void few_tokens(const struct plan *p, int row_begin, int row_end, int token, int T) {
 	repack_group(p, token, T, 0, p->n_blocks, p->packed);
-	for (int row = row_begin; row < row_end; row += PANEL_ROWS) {
+	int step = (row_end - row_begin) / PANEL_ROWS;
+	for (int row = row_begin; row < row_begin + step; row++) {
 		if (cancelled(p->cancel))
 			return;
-		few_panel(p, min_int(row, row_end - PANEL_ROWS), token, T);
+		few_panel(p, row, step, token, T);
 	}
+	if ((row_end - row_begin) % PANEL_ROWS)
+		few_panel(p, row_end - PANEL_ROWS, 1, token, T);
 }
 
 // One chunk of k for 8·halves rows from `row` and n_tokens tokens from `token` (repacked in groups of 4).

