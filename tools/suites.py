@@ -45,7 +45,7 @@ BUILDS = {
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=1:halt_on_error=1:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    "TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:suppressions={ROOT / 'tests/document/tsan.supp'}",
 }
 
 
