@@ -4,6 +4,7 @@
 
 #include "../internal.h"
 #include "base/cpu.h"
+#include "limits.h"
 
 #define PROGRESS_TOKEN "maskstore/load"
 
@@ -21,13 +22,16 @@ static void engine_loaded_callback(void *user, enum err err, const struct err_ms
 }
 
 static struct engine_options options(const struct server *s) {
+	int max = s->config.max_new_tokens;
 	return (struct engine_options){
 		.model_path = s->config.model,
 		.n_threads = s->config.threads,
 		.max_context_tokens = s->config.max_context,
 		.deadline_ms = s->config.deadline_ms,
-		.max_new_tokens_line = s->config.max_new_tokens,
-		.max_new_tokens_block = s->config.max_new_tokens,
+		.max_new_tokens_line = max ? max : LIMIT_NEW_TOKENS_LINE,
+		.max_new_tokens_block = max ? max : LIMIT_NEW_TOKENS_BLOCK,
+		.activation = ACTIVATION_Q8,
+		.kv_type = KV_F16,
 		.cpu_flags = s->config.scalar_kernels ? 0 : cpu_flags(),
 		.strategy = s->config.strategy,
 	};
