@@ -26,13 +26,28 @@ struct attend {
 	const struct attention_args *a;
 	size_t d;         // head_dim
 	float *unit_k;    // [UNIT_BLOCKS][d][KV_BLOCK_TOKENS] as f32
-	float *unit_v;    // [KV_UNIT_TOKENS][d]
+	float *unit_v;    // [d/16, rounded up][KV_UNIT_TOKENS][16]: slices, so that one stays in L1 for all rows
 	float *q;         // [n_rows][d], scaled
 	float *o;         // [n_rows][d], output of the unit at hand
 	float *w;         // [n_rows][KV_UNIT_TOKENS], scores, then weights
 	struct row_state *state;
-	const void *k[UNIT_BLOCKS], *v[UNIT_BLOCKS]; // blocks of the unit at hand, elements of type `type`
-	enum kv_type type;
+	bool converted;   // the unit is in unit_k and unit_v
+	enum kv_type type; // of the elements that k and v point at
+	const void *k[UNIT_BLOCKS + 1], *v[UNIT_BLOCKS]; // blocks of the unit at hand; then what to prefetch as the next K
+};
+
+// c[R][lanes] = x[R][n] · m[n][lanes], one ascending chain per output. m lies in pieces of piece_rows rows. Strides in
+// elements.
+struct product {
+	const float *x;
+	size_t x_stride;
+	const void *const *m;
+	int piece_rows;
+	size_t m_stride;
+	int n;
+	float *c;
+	size_t c_stride;
+	const void *ahead[2]; // null, or memory that is needed soon: a line per row of m is prefetched in the first two passes
 };
 
 ALWAYS_INLINE __m256 load_eight(const void *p, size_t i, enum kv_type type) {
@@ -41,56 +56,58 @@ ALWAYS_INLINE __m256 load_eight(const void *p, size_t i, enum kv_type type) {
 	return _mm256_loadu_ps((const float *)p + i);
 }
 
-// c[R][8·V] = (first ? 0 : c) + x[R][n] · m[n][8·V], one chain per output, ascending. Strides in elements.
-ALWAYS_INLINE void outer(const float *x, size_t x_stride, const void *m, size_t at, size_t m_stride, int n, float *c,
-                         size_t c_stride, bool first, int R, int V, enum kv_type type) {
+// R rows × 8·V lanes from lane `at`.
+ALWAYS_INLINE void outer(const struct product *p, int at, const char *ahead, int R, int V, enum kv_type type) {
 	const __m256 zero = _mm256_setzero_ps();
-#define START(r, name, v) __m256 name##r = !first && R > r && V > v ? _mm256_loadu_ps(c + r * c_stride + 8 * v) : zero;
-#define ROW8(op, name, v) op(0, name, v) op(1, name, v) op(2, name, v) op(3, name, v) op(4, name, v) op(5, name, v) \
-	op(6, name, v) op(7, name, v)
-	ROW8(START, a, 0)
-	ROW8(START, b, 1)
-	START(0, e, 2) START(1, e, 2) START(0, f, 3) START(1, f, 3)
-	for (int i = 0; i < n; i++, at += m_stride) {
-		__m256 m0 = load_eight(m, at, type);
-		__m256 m1 = V > 1 ? load_eight(m, at + 8, type) : zero;
-		__m256 m2 = V > 2 ? load_eight(m, at + 16, type) : zero;
-		__m256 m3 = V > 2 ? load_eight(m, at + 24, type) : zero;
-#define STEP(r, name, v) \
+	__m256 a0 = zero, a1 = zero, a2 = zero, a3 = zero, a4 = zero, a5 = zero, a6 = zero, a7 = zero;
+	__m256 b0 = zero, b1 = zero, b2 = zero, b3 = zero, b4 = zero, b5 = zero, b6 = zero, b7 = zero;
+	__m256 e0 = zero, e1 = zero, f0 = zero, f1 = zero;
+	const float *x = p->x;
+	const size_t x_stride = p->x_stride, m_stride = p->m_stride;
+	for (int left = p->n, piece = 0; left > 0; left -= p->piece_rows, piece++) {
+		const void *m = p->m[piece];
+		const float *end = x + (left < p->piece_rows ? left : p->piece_rows);
+		for (size_t i = (size_t)at; x < end; x++, i += m_stride) {
+			__m256 m0 = load_eight(m, i, type);
+			__m256 m1 = V > 1 ? load_eight(m, i + 8, type) : zero;
+			__m256 m2 = V > 2 ? load_eight(m, i + 16, type) : zero;
+			__m256 m3 = V > 2 ? load_eight(m, i + 24, type) : zero;
+			if (type == KV_F16 && ahead) {
+				__builtin_prefetch(ahead, 0, 3);
+				ahead += 64;
+			}
+#define STEP(r) \
 	if (R > r) { \
-		__m256 factor = _mm256_broadcast_ss(x + r * x_stride + i); \
+		__m256 factor = _mm256_broadcast_ss(x + r * x_stride); \
 		a##r = _mm256_fmadd_ps(factor, m0, a##r); \
 		if (V > 1) \
 			b##r = _mm256_fmadd_ps(factor, m1, b##r); \
 	}
-		ROW8(STEP, a, 0)
 #define STEP_WIDE(r) \
 	if (R > r && V > 2) { \
-		__m256 factor = _mm256_broadcast_ss(x + r * x_stride + i); \
+		__m256 factor = _mm256_broadcast_ss(x + r * x_stride); \
 		e##r = _mm256_fmadd_ps(factor, m2, e##r); \
 		f##r = _mm256_fmadd_ps(factor, m3, f##r); \
 	}
-		STEP_WIDE(0)
-		STEP_WIDE(1)
-	}
-#define STORE(r, name, v) if (R > r && V > v) _mm256_storeu_ps(c + r * c_stride + 8 * v, name##r);
-	ROW8(STORE, a, 0)
-	ROW8(STORE, b, 1)
-	STORE(0, e, 2) STORE(1, e, 2) STORE(0, f, 3) STORE(1, f, 3)
-#undef START
+			STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7)
+			STEP_WIDE(0) STEP_WIDE(1)
 #undef STEP
 #undef STEP_WIDE
+		}
+	}
+	float *c = p->c + at;
+#define STORE(r, name, v) if (R > r && V > v) _mm256_storeu_ps(c + r * p->c_stride + 8 * v, name##r);
+	STORE(0, a, 0) STORE(1, a, 0) STORE(2, a, 0) STORE(3, a, 0) STORE(4, a, 0) STORE(5, a, 0) STORE(6, a, 0) STORE(7, a, 0)
+	STORE(0, b, 1) STORE(1, b, 1) STORE(2, b, 1) STORE(3, b, 1) STORE(4, b, 1) STORE(5, b, 1) STORE(6, b, 1) STORE(7, b, 1)
+	STORE(0, e, 2) STORE(1, e, 2) STORE(0, f, 3) STORE(1, f, 3)
 #undef STORE
-#undef ROW8
 }
 
-typedef void outer_fn(const float *x, size_t x_stride, const void *m, size_t at, size_t m_stride, int n, float *c,
-                      size_t c_stride, bool first);
+typedef void outer_fn(const struct product *p, int at, const char *ahead);
 
 #define DEFINE_OUTER(R, V, type) \
-	static void outer_##R##_##V##_##type(const float *x, size_t x_stride, const void *m, size_t at, size_t m_stride, \
-	                                     int n, float *c, size_t c_stride, bool first) { \
-		outer(x, x_stride, m, at, m_stride, n, c, c_stride, first, R, V, type); \
+	static void outer_##R##_##V##_##type(const struct product *p, int at, const char *ahead) { \
+		outer(p, at, ahead, R, V, type); \
 	}
 #define DEFINE_OUTERS(type) \
 	DEFINE_OUTER(1, 1, type) DEFINE_OUTER(2, 1, type) DEFINE_OUTER(3, 1, type) DEFINE_OUTER(4, 1, type) \
@@ -115,15 +132,14 @@ static int tile_rows(int n) {
 	return n <= 8 ? n : n <= 10 ? 5 : 6;
 }
 
-// c[R][8·n_vectors] over as many tiles as the row count asks for.
-static void outer_rows(enum kv_type type, int R, int n_vectors, const float *x, size_t x_stride, const void *m,
-                       size_t m_stride, int n, float *c, size_t c_stride, bool first) {
+// R rows × n_vectors·8 lanes, in passes as wide as the registers allow.
+static void multiply(const struct product *p, enum kv_type type, int R, int n_vectors) {
 	int most = R <= 2 ? 2 : R <= 6 ? 1 : 0; // log2 of vectors
-	for (int v = 0; v < n_vectors;) {
+	for (int v = 0, pass = 0; v < n_vectors; pass++) {
 		int wide = most;
 		while (v + (1 << wide) > n_vectors)
 			wide--;
-		outers[type][wide][R - 1](x, x_stride, m, 8 * (size_t)v, m_stride, n, c + 8 * v, c_stride, first);
+		outers[type][wide][R - 1](p, 8 * v, pass < 2 ? p->ahead[pass] : NULL);
 		v += 1 << wide;
 	}
 }
@@ -137,39 +153,51 @@ static int unit_positions(int pos, int p0) {
 	return min_int((pos - p0 + 8) / 8 * 8, KV_UNIT_TOKENS);
 }
 
-static void convert(const void *from, float *to, size_t n) {
+static void convert_k(const void *from, float *to, size_t n) {
 	for (size_t i = 0; i < n; i += 8)
 		_mm256_store_ps(to + i, load_eight(from, i, KV_F16));
+}
+
+// Block b of V into the slices of unit_v.
+static void convert_v(const struct attend *s, const void *from, int b) {
+	for (size_t p = 0; p < KV_BLOCK_TOKENS; p++)
+		for (size_t d = 0; d < s->d; d += 8) {
+			float *slice = s->unit_v + d / 16 * 16 * KV_UNIT_TOKENS;
+			_mm256_store_ps(slice + ((size_t)b * KV_BLOCK_TOKENS + p) * 16 + d % 16, load_eight(from, p * s->d + d, KV_F16));
+		}
 }
 
 // Points k and v at the unit's blocks, converted if that pays.
 static void load_unit(struct attend *s, int p0, int n_blocks, int n_rows) {
 	const struct attention_args *a = s->a;
-	bool converts = a->kv_type == KV_F16 && n_rows > DIRECT_ROWS;
-	s->type = converts ? KV_F32 : a->kv_type;
+	const void *const *k = a->k_blocks + p0 / KV_BLOCK_TOKENS, *const *v = a->v_blocks + p0 / KV_BLOCK_TOKENS;
+	s->converted = a->kv_type == KV_F16 && n_rows > DIRECT_ROWS;
+	s->type = s->converted ? KV_F32 : a->kv_type;
 	size_t n = s->d * KV_BLOCK_TOKENS;
 	for (int b = 0; b < n_blocks; b++) {
-		s->k[b] = a->k_blocks[p0 / KV_BLOCK_TOKENS + b];
-		s->v[b] = a->v_blocks[p0 / KV_BLOCK_TOKENS + b];
-		if (!converts)
-			continue;
-		convert(s->k[b], s->unit_k + (size_t)b * n, n);
-		convert(s->v[b], s->unit_v + (size_t)b * n, n);
-		s->k[b] = s->unit_k + (size_t)b * n;
-		s->v[b] = s->unit_v + (size_t)b * n;
+		s->k[b] = s->converted ? s->unit_k + (size_t)b * n : k[b];
+		s->v[b] = v[b];
+		if (s->converted) {
+			convert_k(k[b], s->unit_k + (size_t)b * n, n);
+			convert_v(s, v[b], b);
+		}
 	}
+	s->k[n_blocks] = a->pos[a->n_rows - 1] >= p0 + n_blocks * KV_BLOCK_TOKENS ? k[n_blocks] : NULL;
 }
 
-// Scores of rows [row, n_rows) against the block at position `p`, number b of the unit.
+// Scores of rows [row, n_rows) against the block at position `p`, number b of the unit. While K is read, V of the block
+// and K of the next are prefetched.
 static void score_block(struct attend *s, int row, int p, int b) {
 	const int32_t *pos = s->a->pos;
 	while (row < s->a->n_rows && pos[row] < p)
 		row++;
+	struct product m = {.x_stride = s->d, .m = s->k + b, .piece_rows = (int)s->d, .m_stride = KV_BLOCK_TOKENS,
+	                    .n = (int)s->d, .c_stride = KV_UNIT_TOKENS, .ahead = {s->v[b], s->k[b + 1]}};
 	for (int R; row < s->a->n_rows; row += R) {
 		R = tile_rows(s->a->n_rows - row);
-		int n_vectors = min_int((pos[row + R - 1] - p) / 8 + 1, KV_BLOCK_TOKENS / 8);
-		outer_rows(s->type, R, n_vectors, s->q + (size_t)row * s->d, s->d, s->k[b], KV_BLOCK_TOKENS, (int)s->d,
-		           s->w + (size_t)row * KV_UNIT_TOKENS + b * KV_BLOCK_TOKENS, KV_UNIT_TOKENS, true);
+		m.x = s->q + (size_t)row * s->d;
+		m.c = s->w + (size_t)row * KV_UNIT_TOKENS + b * KV_BLOCK_TOKENS;
+		multiply(&m, s->type, R, min_int((pos[row + R - 1] - p) / 8 + 1, KV_BLOCK_TOKENS / 8));
 	}
 }
 
@@ -192,27 +220,39 @@ static float max_lanes(__m256 x) {
 	return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
 
+// Whole groups of 8 positions, of those that row r looks at from p0, that it sees without looking at lanes.
+static int plain_positions(const struct attention_args *a, int r, int p0) {
+	return a->mask && a->mask[r] ? 0 : min_int((a->pos[r] - p0 + 1) / 8 * 8, KV_UNIT_TOKENS);
+}
+
 // Turns the scores of row r into weights; returns their largest score and, in *sum, their sum. *any: one is visible.
 static float softmax_unit(struct attend *s, int r, int p0, float *sum, bool *any) {
 	float *w = s->w + (size_t)r * KV_UNIT_TOKENS;
-	int n = unit_positions(s->a->pos[r], p0);
+	int n = unit_positions(s->a->pos[r], p0), plain = plain_positions(s->a, r, p0);
 	const __m256 lowest = _mm256_set1_ps(-INFINITY);
 	__m256 top = lowest, all = _mm256_setzero_ps(), lanes = _mm256_setzero_ps();
-	for (int i = 0; i < n; i += 8) {
+	for (int i = 0; i < plain; i += 8)
+		top = _mm256_max_ps(_mm256_loadu_ps(w + i), top);
+	for (int i = plain; i < n; i += 8) {
 		__m256 seen = visible_lanes(s->a, r, p0 + i);
 		all = _mm256_or_ps(all, seen);
 		top = _mm256_max_ps(_mm256_blendv_ps(lowest, _mm256_loadu_ps(w + i), seen), top);
 	}
 	float max = max_lanes(top);
 	__m256 maxes = _mm256_set1_ps(max);
-	for (int i = 0; i < n; i += 8) {
+	for (int i = 0; i < plain; i += 8) {
+		__m256 e = exp_lanes_below_zero(_mm256_sub_ps(_mm256_loadu_ps(w + i), maxes));
+		_mm256_storeu_ps(w + i, e);
+		lanes = _mm256_add_ps(lanes, e);
+	}
+	for (int i = plain; i < n; i += 8) {
 		__m256 e = exp_lanes(_mm256_sub_ps(_mm256_loadu_ps(w + i), maxes));
 		e = _mm256_and_ps(e, visible_lanes(s->a, r, p0 + i));
 		_mm256_storeu_ps(w + i, e);
 		lanes = _mm256_add_ps(lanes, e);
 	}
 	*sum = sum_lanes(lanes);
-	*any = _mm256_movemask_ps(all) != 0;
+	*any = plain > 0 || _mm256_movemask_ps(all) != 0;
 	return max;
 }
 
@@ -236,11 +276,22 @@ static void weigh_row(struct attend *s, int r, int p0) {
 	state->sum = fmaf(state->sum, state->scale_all, sum * state->scale_unit);
 }
 
-// Weights × V for R rows that look at the same n positions.
-static void weigh_values(struct attend *s, int row, int R, int n) {
-	for (int p = 0; p < n; p += KV_BLOCK_TOKENS)
-		outer_rows(s->type, R, (int)(s->d / 8), s->w + (size_t)row * KV_UNIT_TOKENS + p, KV_UNIT_TOKENS,
-		           s->v[p / KV_BLOCK_TOKENS], s->d, min_int(n - p, KV_BLOCK_TOKENS), s->o + (size_t)row * s->d, s->d, p == 0);
+// Weights × V for rows [row, end), which look at the same n positions: from the blocks, or from slices of 16 channels.
+static void weigh_values(struct attend *s, int row, int end, int n) {
+	size_t lanes = s->converted ? 16 : s->d;
+	for (size_t d = 0; d < s->d; d += lanes) {
+		const void *slice = s->unit_v + d * KV_UNIT_TOKENS;
+		struct product m = {.x_stride = KV_UNIT_TOKENS, .m = s->converted ? &slice : s->v,
+		                    .piece_rows = s->converted ? KV_UNIT_TOKENS : KV_BLOCK_TOKENS, .m_stride = lanes, .n = n,
+		                    .c_stride = s->d};
+		int n_vectors = (int)(s->d - d < lanes ? s->d - d : lanes) / 8;
+		for (int r = row, R; r < end; r += R) {
+			R = tile_rows(end - r);
+			m.x = s->w + (size_t)r * KV_UNIT_TOKENS;
+			m.c = s->o + (size_t)r * s->d + d;
+			multiply(&m, s->type, R, n_vectors);
+		}
+	}
 }
 
 static void merge_row(struct attend *s, int r) {
@@ -272,10 +323,7 @@ static void attend_unit(struct attend *s, int row, int p0) {
 		int n = unit_positions(a->pos[run], p0);
 		for (end = run + 1; end < a->n_rows && unit_positions(a->pos[end], p0) == n; end++) {
 		}
-		for (int r = run, R; r < end; r += R) {
-			R = tile_rows(end - r);
-			weigh_values(s, r, R, n);
-		}
+		weigh_values(s, run, end, n);
 	}
 	for (int r = row; r < a->n_rows; r++)
 		merge_row(s, r);
@@ -301,7 +349,7 @@ static void divide_rows(struct attend *s) {
 void attention_avx2(const struct attention_args *a) {
 	if (a->n_rows < 1)
 		return;
-	size_t d = (size_t)a->head_dim, n_rows = (size_t)a->n_rows, unit = d * KV_UNIT_TOKENS;
+	size_t d = (size_t)a->head_dim, n_rows = (size_t)a->n_rows, unit = ATTENTION_UNIT_LANES(d) * KV_UNIT_TOKENS;
 	float *p = a->scratch;
 	struct attend s = {.a = a, .d = d, .unit_k = p, .unit_v = p + unit};
 	s.w = p + 2 * unit;

@@ -42,7 +42,7 @@ size_t kernels_matmul_scratch_bytes(int max_k) {
 // Once: K and V of a unit as f32; per row: scaled query and output of a unit, its scores, and some state.
 size_t kernels_attention_scratch_bytes(int head_dim, int max_rows) {
 	size_t d = (size_t)head_dim, rows = (size_t)max_rows;
-	size_t unit = 2 * sizeof(float) * KV_UNIT_TOKENS * d;
+	size_t unit = 2 * sizeof(float) * KV_UNIT_TOKENS * ATTENTION_UNIT_LANES(d);
 	size_t row = sizeof(float) * (2 * d + KV_UNIT_TOKENS) + ATTENTION_STATE_BYTES;
 	return align_64(unit + rows * row);
 }

@@ -35,6 +35,8 @@ static inline bool position_visible(const struct attention_args *a, int r, int p
 // Rows of float weights that matmul_f32 dequantises at a time, for any set.
 #define F32_PANEL_ROWS 4
 
+// Channels of V as kept in scratch for a head of d: whole slices of 16.
+#define ATTENTION_UNIT_LANES(d) (((d) + 15) / 16 * 16)
 // Bytes that a set may keep per row of an attention call.
 #define ATTENTION_STATE_BYTES 32
 
