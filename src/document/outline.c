@@ -115,6 +115,11 @@ static size_t block_end(struct scan *sc, const struct cursor *c, uint32_t header
 	return end;
 }
 
+// Start of the definition whose header is at hand, decorators included.
+static size_t header_definition(const struct scan *sc) {
+	return sc->decorators != SIZE_MAX && sc->decorators_indent == sc->indent ? sc->decorators : sc->begin;
+}
+
 // A cursor behind the ':' that ends a header: the block is the one it opens.
 static void place_header(struct scan *sc, const struct cursor *c, struct syntax_place *p) {
 	uint32_t below = 0;
@@ -124,7 +129,7 @@ static void place_header(struct scan *sc, const struct cursor *c, struct syntax_
 	p->block_indent = body ? below : sc->indent + unit_after(sc, first_line, sc->indent);
 	p->block_begin = sc->begin;
 	if (sc->definition)
-		p->definition_begin = sc->decorators != SIZE_MAX && sc->decorators_indent == sc->indent ? sc->decorators : sc->begin;
+		p->definition_begin = header_definition(sc);
 }
 
 // A cursor on a blank line, outside of strings and brackets. Leaves in `sc` the blocks that hold it.
@@ -169,6 +174,8 @@ struct syntax_place syntax_at(const struct syntax *x, size_t offset) {
 		scan_pop(&here, indent);
 		const struct scan_block *top = here.n_blocks ? &here.blocks[here.n_blocks - 1] : NULL;
 		p.block_indent = top && top->n_statements ? top->body_indent : indent;
+		if (here.open && here.definition)
+			p.definition_begin = header_definition(&here);
 	}
 	const struct scan_block *top = here.n_blocks ? &here.blocks[here.n_blocks - 1] : NULL;
 	for (int i = here.n_blocks; i-- > 0 && p.definition_begin == SIZE_MAX;)

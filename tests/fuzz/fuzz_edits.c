@@ -37,7 +37,7 @@ static size_t count_bytes(void *user, const char *text, size_t n_bytes) {
 // Syntax and prompt at an offset of the edited text and of the same text opened anew must agree.
 static void check_prompt(struct snapshot *s, const struct flat *f, size_t offset) {
 	struct snapshot *fresh = snapshot_create(f->text, f->n_bytes, true);
-	struct syntax *x, *y;
+	struct syntax *x = NULL, *y = NULL;
 	check(fresh != NULL, "memory");
 	check(snapshot_syntax(s, NULL, NULL, &x) == ERR_OK && snapshot_syntax(fresh, NULL, NULL, &y) == ERR_OK, "parse");
 	char *a = syntax_dump(x), *b = syntax_dump(y);
