@@ -1,4 +1,4 @@
-// SPDreturn kernels_peaks_avx2;-License-Identifier: MIT
+// SPDX-License-Identifier: MIT
 // Choice of a kernel set and sizes of scratch. No state.
 #include "kernels/kernels.h"
 

@@ -160,7 +160,7 @@ static void bench_attention(struct pool *pool, struct job *j, int n_ctx, int n_t
 }
 
 int main(int argc, char **argv) {
-	int n_threads = argc > 1 ? atoi(argv[1]) : cpu_count();
+	int n_threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : cpu_count();
 	const char *filter = argc > 2 ? argv[2] : "";
 	struct pool *pool;
 	if (pool_create(n_threads, &pool) != ERR_OK)
