@@ -18,13 +18,17 @@
 
 // ---- the naive forward pass ----
 
-static void naive_multiply(const struct kernels *k, const struct weight *w, const double *x, double *y) {
+// y[n][n_rows] = x[n][k] · w
+static void naive_multiply(const struct kernels *k, const struct weight *w, const double *x, int n, double *y) {
 	float *row = malloc((size_t)w->k * sizeof *row);
 	for (int r = 0; r < w->n_rows; r++) {
 		k->dequantize_row(w, r, row);
-		y[r] = 0;
-		for (int i = 0; i < w->k; i++)
-			y[r] += (double)row[i] * x[i];
+		for (int t = 0; t < n; t++) {
+			double sum = 0;
+			for (int i = 0; i < w->k; i++)
+				sum += (double)row[i] * x[t * w->k + i];
+			y[t * w->n_rows + r] = sum;
+		}
 	}
 	free(row);
 }
@@ -75,68 +79,87 @@ static void naive_attention(const struct model_info *i, const double *q, const d
 	free(w);
 }
 
-static void add_bias(double *x, const float *bias, int n) {
-	for (int i = 0; bias && i < n; i++)
-		x[i] += (double)bias[i];
+static void add_bias(double *x, const float *bias, int n_rows, int n) {
+	for (int i = 0; bias && i < n * n_rows; i++)
+		x[i] += (double)bias[i % n_rows];
+}
+
+static void add_all(double *x, const double *y, int n) {
+	for (int i = 0; i < n; i++)
+		x[i] += y[i];
+}
+
+// Memory of a naive pass over n tokens.
+struct naive {
+	const struct model_info *i;
+	const struct kernels *k;
+	int n, n_q, n_kv;
+	const bool *visible;
+	double *x, *h, *q, *keys, *values, *attended, *gate, *up, *out;
+};
+
+static void naive_norms(const struct naive *f, const float *weight) {
+	for (int t = 0; t < f->n; t++)
+		naive_norm(f->x + t * f->i->n_embd, weight, f->h + t * f->i->n_embd, f->i->n_embd, f->i->rms_eps);
+}
+
+static void naive_layer(const struct naive *f, const struct layer_weights *w) {
+	const struct model_info *i = f->i;
+	naive_norms(f, w->attn_norm);
+	naive_multiply(f->k, &w->q, f->h, f->n, f->q);
+	naive_multiply(f->k, &w->k, f->h, f->n, f->keys);
+	naive_multiply(f->k, &w->v, f->h, f->n, f->values);
+	add_bias(f->q, w->q_bias, f->n_q, f->n);
+	add_bias(f->keys, w->k_bias, f->n_kv, f->n);
+	add_bias(f->values, w->v_bias, f->n_kv, f->n);
+	for (int t = 0; t < f->n; t++) {
+		for (int head = 0; head < i->n_head; head++)
+			naive_rope(f->q + t * f->n_q + head * i->head_dim, i->head_dim, t, (double)i->rope_theta, i->rope_neox);
+		for (int head = 0; head < i->n_head_kv; head++)
+			naive_rope(f->keys + t * f->n_kv + head * i->head_dim, i->head_dim, t, (double)i->rope_theta, i->rope_neox);
+	}
+	for (int t = 0; t < f->n; t++)
+		naive_attention(i, f->q + t * f->n_q, f->keys, f->values, t, f->visible ? f->visible + t * f->n : NULL, f->attended + t * f->n_q);
+	naive_multiply(f->k, &w->o, f->attended, f->n, f->h);
+	add_all(f->x, f->h, f->n * i->n_embd);
+	naive_norms(f, w->ffn_norm);
+	naive_multiply(f->k, &w->gate, f->h, f->n, f->gate);
+	naive_multiply(f->k, &w->up, f->h, f->n, f->up);
+	for (int e = 0; e < f->n * i->n_ff; e++)
+		f->gate[e] = f->gate[e] / (1 + exp(-f->gate[e])) * f->up[e];
+	naive_multiply(f->k, &w->down, f->gate, f->n, f->h);
+	add_all(f->x, f->h, f->n * i->n_embd);
+}
+
+static double *zeros(int n, int width) {
+	double *p = calloc((size_t)n * (size_t)width, sizeof *p);
+	assert_non_null(p);
+	return p;
 }
 
 // Logits [n][n_vocab] of all positions. visible[n][n] or null.
 static void naive_forward(const struct model *m, const token_id *tokens, int n, const bool *visible, float *logits) {
 	const struct model_info *i = model_info(m);
 	const struct weights *w = model_weights(m);
-	const struct kernels *k = model_kernels(m);
-	int n_q = i->n_head * i->head_dim, n_kv = i->n_head_kv * i->head_dim, width = i->n_embd + n_q + i->n_ff;
-	double *x = calloc((size_t)(n * i->n_embd), sizeof *x), *keys = calloc((size_t)(n * n_kv), sizeof *keys),
-	       *values = calloc((size_t)(n * n_kv), sizeof *values), *queries = calloc((size_t)(n * n_q), sizeof *queries);
-	double *h = calloc((size_t)width, sizeof *h), *a = calloc((size_t)width, sizeof *a), *b = calloc((size_t)width, sizeof *b);
+	struct naive f = {.i = i, .k = model_kernels(m), .n = n, .n_q = i->n_head * i->head_dim, .n_kv = i->n_head_kv * i->head_dim, .visible = visible};
+	double **const parts[] = {&f.x, &f.h, &f.q, &f.attended, &f.keys, &f.values, &f.gate, &f.up, &f.out};
+	const int widths[] = {i->n_embd, i->n_embd, f.n_q, f.n_q, f.n_kv, f.n_kv, i->n_ff, i->n_ff, i->n_vocab};
+	for (int p = 0; p < 9; p++)
+		*parts[p] = zeros(n, widths[p]);
 	float *row = calloc((size_t)i->n_embd, sizeof *row);
 	for (int t = 0; t < n; t++) {
-		k->dequantize_row(&w->token_embd, tokens[t], row);
+		f.k->dequantize_row(&w->token_embd, tokens[t], row);
 		for (int e = 0; e < i->n_embd; e++)
-			x[t * i->n_embd + e] = (double)row[e];
+			f.x[t * i->n_embd + e] = (double)row[e];
 	}
-	for (int l = 0; l < i->n_layer; l++) {
-		const struct layer_weights *lw = &w->layers[l];
-		for (int t = 0; t < n; t++) {
-			double *q = queries + t * n_q, *key = keys + t * n_kv, *value = values + t * n_kv;
-			naive_norm(x + t * i->n_embd, lw->attn_norm, h, i->n_embd, i->rms_eps);
-			naive_multiply(k, &lw->q, h, q);
-			naive_multiply(k, &lw->k, h, key);
-			naive_multiply(k, &lw->v, h, value);
-			add_bias(q, lw->q_bias, n_q);
-			add_bias(key, lw->k_bias, n_kv);
-			add_bias(value, lw->v_bias, n_kv);
-			for (int head = 0; head < i->n_head; head++)
-				naive_rope(q + head * i->head_dim, i->head_dim, t, (double)i->rope_theta, i->rope_neox);
-			for (int head = 0; head < i->n_head_kv; head++)
-				naive_rope(key + head * i->head_dim, i->head_dim, t, (double)i->rope_theta, i->rope_neox);
-		}
-		for (int t = 0; t < n; t++) {
-			double *xt = x + t * i->n_embd;
-			naive_attention(i, queries + t * n_q, keys, values, t, visible ? visible + t * n : NULL, a);
-			naive_multiply(k, &lw->o, a, h);
-			for (int e = 0; e < i->n_embd; e++)
-				xt[e] += h[e];
-			naive_norm(xt, lw->ffn_norm, h, i->n_embd, i->rms_eps);
-			naive_multiply(k, &lw->gate, h, a);
-			naive_multiply(k, &lw->up, h, b);
-			for (int f = 0; f < i->n_ff; f++)
-				a[f] = a[f] / (1 + exp(-a[f])) * b[f];
-			naive_multiply(k, &lw->down, a, h);
-			for (int e = 0; e < i->n_embd; e++)
-				xt[e] += h[e];
-		}
-	}
-	double *out = calloc((size_t)i->n_vocab, sizeof *out);
-	for (int t = 0; t < n; t++) {
-		naive_norm(x + t * i->n_embd, w->output_norm, h, i->n_embd, i->rms_eps);
-		naive_multiply(k, &w->head, h, out);
-		for (int r = 0; r < i->n_vocab; r++)
-			logits[t * i->n_vocab + r] = (float)out[r];
-	}
-	double *all[] = {x, keys, values, queries, h, a, b, out};
-	for (size_t f = 0; f < sizeof all / sizeof all[0]; f++)
-		free(all[f]);
+	for (int l = 0; l < i->n_layer; l++)
+		naive_layer(&f, &w->layers[l]);
+	naive_norms(&f, w->output_norm);
+	naive_multiply(f.k, &w->head, f.h, n, f.out);
+	for (int e = 0; e < n * i->n_vocab; e++)
+		logits[e] = (float)f.out[e];
+	for (int p = 0; p < 9; p++)
+		free(*parts[p]);
 	free(row);
 }
 
