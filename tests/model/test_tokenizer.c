@@ -25,7 +25,7 @@ static const char *data_path(const char *name) {
 
 static struct tokenizer *open_tokenizer(const char *name) {
 	struct gguf *g;
-	struct tokenizer *t;
+	struct tokenizer *t = NULL;
 	struct err_msg msg = {""};
 	if (gguf_open(data_path(name), &g, &msg) || tokenizer_create(g, &t, &msg))
 		fail_msg("%s", msg.text);
