@@ -115,8 +115,8 @@ static const char *take_value(const struct arg *a, int argc, char **argv, int *i
 }
 
 static enum err add_option(struct cli *c, const struct flag *f, const char *value, struct err_msg *msg) {
-	if (c->n_options == CLI_MAX_WORDS)
-		return err_set(msg, ERR_ARG, "more than %d flags", CLI_MAX_WORDS);
+	if (c->n_options == CLI_MAX_OPTIONS)
+		return err_set(msg, ERR_ARG, "more than %d flags", CLI_MAX_OPTIONS);
 	c->options[c->n_options++] = (struct cli_option){f->name, value};
 	return ERR_OK;
 }

@@ -10,7 +10,8 @@
 #include "complete/complete.h"
 #include "config.h"
 
-#define CLI_MAX_WORDS 64
+#define CLI_MAX_WORDS 1024
+#define CLI_MAX_OPTIONS 32
 #define CLI_EXIT_BAD_INPUT 2
 
 enum cli_command { CLI_SERVE, CLI_COMPLETE, CLI_INSPECT, CLI_BENCH, CLI_HELP, CLI_VERSION };
@@ -25,7 +26,7 @@ struct cli {
 	struct cli_option {
 		const char *name;  // without dashes
 		const char *value; // "" for switches
-	} options[CLI_MAX_WORDS];           // flags of the subcommand itself
+	} options[CLI_MAX_OPTIONS];           // flags of the subcommand itself
 	int n_options;
 };
 

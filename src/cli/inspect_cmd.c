@@ -72,7 +72,7 @@ static enum err show_tokens(const struct cli *c, const struct tokenizer *t, cons
 	if (e == ERR_OK && cli_option(c, "roundtrip") && !round_trips(t, &l, text, n_bytes))
 		e = err_set(msg, ERR_FORMAT, "%s: decoding the ids does not give the file's bytes", path);
 	if (e == ERR_OK && out) {
-		printf("%s %zu\n", path, l.n);
+		printf("%zu %s\n", l.n, path);
 		if (fwrite(l.ids, sizeof *l.ids, l.n, out) != l.n)
 			e = err_set(msg, ERR_IO, "cannot write the ids: %s", strerror(errno));
 	} else if (e == ERR_OK && !cli_option(c, "roundtrip")) {
