@@ -25,6 +25,9 @@ LOGS = OUT / "logs"
 SHARED = pathlib.Path(os.environ.get("MASKSTORE_SHARED", ROOT.parent / "shared"))
 
 SESSIONS = ("tests/cli", "tests/e2e")  # the built binary driven from outside
+# What has more than one thread: unit tests by name, and sessions with the whole server.
+THREADED = ("base-pool", "maskstore-store", "document-syntax", "engine", "model-session", "lsp-watch")
+THREADED_SESSIONS = ("tests/e2e/test_session.py", "tests/e2e/test_requests.py")
 FUZZ_TARGETS = ("gguf", "framing", "edits")
 FUZZ_SECONDS = 30
 TIDY_MIN_FILES = 50
@@ -137,6 +140,7 @@ def meson_tests(folder, log, suites=(), names=(), env=None, multiplier=1):
         (folder / "meson-logs" / "testlog.json").unlink()
     run(log, command, timeout=2400, env=env)
     records = []
+    missing = set(names)
     with contextlib.suppress(FileNotFoundError):
         with open(folder / "meson-logs" / "testlog.json") as f:
             records = [json.loads(line) for line in f if line.strip()]
@@ -144,6 +148,9 @@ def meson_tests(folder, log, suites=(), names=(), env=None, multiplier=1):
         raise SuiteError(f"meson ran no test (build-test/logs/{log})")
     for record in records:
         count_record(result, record)
+        missing.discard(record["name"].split(" / ")[-1])
+    for name in missing:
+        result.fail(f"there is no test {name}")
     return result
 
 
@@ -301,7 +308,11 @@ def suite_asan():
 
 
 def suite_tsan():
-    return meson_tests(build("tsan"), "tsan-unit.log", multiplier=10)
+    folder = build("tsan")
+    result = meson_tests(folder, "tsan-unit.log", names=THREADED, multiplier=10)
+    result.add(pytest("tsan-e2e.log", THREADED_SESSIONS, folder / "maskstore", timeout=2400,
+                      env={"MASKSTORE_TEST_SLOW": "10"}))
+    return result
 
 
 def suite_fuzz():
