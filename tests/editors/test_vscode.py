@@ -94,10 +94,11 @@ class Code:
         editor.PICTURES.mkdir(parents=True, exist_ok=True)
         task = {"act": act, "modules": self.parts["web"], "chromium": self.parts["chromium"], "url": url,
                 "typed": TYPED, "file": str(self.file), "before": self.file.read_text(),
-                "pictures": str(editor.PICTURES), "server": str(editor.server_binary())}
+                "pictures": str(editor.PICTURES), "server": str(editor.server_binary()),
+                "model": str(self.model)}
         begin = time.monotonic()
         done = subprocess.run([self.parts["node"], editor.HERE / "web" / "drive.mjs", json.dumps(task)],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=400)
         assert done.returncode == 0, done.stderr
         seen = json.loads(done.stdout)
         print(f"seconds: {seen['seconds']}, all {time.monotonic() - begin:.1f}; pictures in {editor.PICTURES}")
@@ -105,13 +106,15 @@ class Code:
 
     def quit(self):
         """as Ctrl+C in its terminal"""
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)  # the session that this test started
-                raise
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+
+    def end(self):
+        """after a test, however it went: only the session that was started here"""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except (AttributeError, ProcessLookupError):  # never started, or nothing of it is left
+            pass
         self.log.close()
 
 
@@ -124,7 +127,7 @@ def start(tmp_path):
         return started[-1], started[-1].start()
     yield start_one
     for one in started:
-        one.quit()
+        one.end()
 
 
 def test_ghost_text_is_shown_taken_and_the_server_ends(start):

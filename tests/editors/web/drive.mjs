@@ -8,6 +8,8 @@ import * as fs from 'fs';
 
 const task = JSON.parse(process.argv[2]);
 const { chromium } = createRequire(task.modules + '/')('playwright-core');
+// For a machine that is busy with something else too; alone, each step takes a few seconds.
+const patienceMs = 120000;
 const started = Date.now();
 const seconds = {};
 const mark = name => (seconds[name] = (Date.now() - started) / 1000);
@@ -67,27 +69,30 @@ async function setFolderSettings(page, settings) {
   await page.keyboard.press('F1');
   await page.keyboard.type('Preferences: Open Workspace Settings (JSON)', { delay: 5 });
   await page.locator('.quick-input-list .monaco-list-row', { hasText: 'Workspace Settings (JSON)' }).first().click();
-  await page.locator('.view-lines', { hasText: 'startupEditor' }).click({ timeout: 20000 });
+  await page.locator('.view-lines', { hasText: 'startupEditor' }).click();
   await page.keyboard.press('Control+A');
   await page.keyboard.insertText(JSON.stringify(settings));
   await page.keyboard.press('Control+S');
 }
 
-// Other parts of the window may take the keyboard while it is built up, and hold editors too (the chat's input).
 async function openFile(page) {
   await page.goto(task.url);
-  const text = page.locator('.editor-group-container .view-lines').first();
-  await text.waitFor({ timeout: 90000 });
-  await waitFor('the cursor at the end of the file', async () => {
-    await text.click();
-    await page.keyboard.press('Control+End');
-    await page.waitForTimeout(300);
-    return page.getByText(`Ln ${task.before.split('\n').length}, Col 1`).count();
-  }, 20000);
+  await page.locator('.editor-group-container .view-lines').first().waitFor();
   mark('editor open');
 }
 
+// Other parts of the window may take the keyboard while it is built up, and hold editors too (the chat's input).
+async function toEndOfFile(page) {
+  await waitFor('the cursor at the end of the file', async () => {
+    await page.locator('.editor-group-container .view-lines').first().click();
+    await page.keyboard.press('Control+End');
+    await page.waitForTimeout(300);
+    return page.getByText(`Ln ${task.before.split('\n').length}, Col 1`).count();
+  }, patienceMs);
+}
+
 async function complete(page) {
+  await toEndOfFile(page);
   const ghost = await typeUntilGhost(page, task.typed);
   mark('ghost text');
   await page.screenshot({ path: task.pictures + '/vscode-ghost-text.png' });
@@ -95,23 +100,37 @@ async function complete(page) {
   await page.waitForTimeout(500);
   await page.screenshot({ path: task.pictures + '/vscode-accepted.png' });
   await page.keyboard.press('Control+S');
-  await waitFor('the file is saved', () => fs.readFileSync(task.file, 'utf8') !== task.before, 10000);
+  await waitFor('the file is saved', () => fs.readFileSync(task.file, 'utf8') !== task.before, patienceMs);
   mark('saved');
   return { ghost };
 }
 
+// Whether a process has `word` in its command line.
+function runs(word) {
+  return fs.readdirSync('/proc').some(entry => {
+    try {
+      return /^\d+$/.test(entry) && fs.readFileSync(`/proc/${entry}/cmdline`, 'utf8').split('\0').includes(word);
+    } catch {
+      return false; // it ended meanwhile
+    }
+  });
+}
+
 async function missing(page) {
   const toast = page.locator('.notification-toast', { hasText: 'cannot run' });
-  const notice = await toast.first().innerText({ timeout: 30000 });
+  const notice = await toast.first().innerText();
   mark('told of the missing server');
   await page.screenshot({ path: task.pictures + '/vscode-missing-binary.png' });
   await setFolderSettings(page, { 'maskstore.path': task.server });
-  await page.waitForTimeout(3000);
+  await waitFor('the server runs', () => runs(task.model), patienceMs);
+  mark('server runs');
   return { notice };
 }
 
 const browser = await chromium.launch({ executablePath: task.chromium, args: ['--no-sandbox'] });
 const page = await browser.newPage({ viewport: { width: 1000, height: 700 } });
+page.setDefaultTimeout(patienceMs);
+page.setDefaultNavigationTimeout(patienceMs);
 try {
   await openFile(page);
   const seen = await { complete, missing }[task.act](page);
