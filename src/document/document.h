@@ -79,7 +79,7 @@ enum err parser_worker_create(struct parser_worker **out) ERR_MUST_CHECK;
 // Cancels what is queued and joins. Accepts null.
 void parser_worker_destroy(struct parser_worker *w);
 // Queues a parse of this snapshot for this document's chain (incremental on the chain's last tree; a newer snapshot of the same document
-// replaces an older one that is still queued). Loop thread; returns at once. No-op for texts that are not Python.
+// replaces an older one that is still queued). Loop thread; returns at once. No-op for texts that are not Python and without a worker.
 void document_parse_async(struct document *d, struct parser_worker *w);
 // The tree of exactly this snapshot (one reference for the caller): waits until it is parsed, parses it now if nobody queued it, gives
 // up with ERR_CANCELLED when *cancel becomes non-zero (polled every 2 ms), ERR_UNSUPPORTED for texts that are not Python. The tree equals a

@@ -368,7 +368,7 @@ static struct snapshot *queue_put(struct parser_worker *w, struct snapshot *s) {
 }
 
 void document_parse_async(struct document *d, struct parser_worker *w) {
-	if (!document_is_python(d))
+	if (!w || !document_is_python(d))
 		return;
 	struct snapshot *s = document_snapshot(d);
 	pthread_mutex_lock(&s->lock);
