@@ -8,7 +8,8 @@
 // ARITHMETIC (the arithmetic id KERNELS_ARITHMETIC): every kernel set gives the same bits, for any split of rows or
 // tokens. Rules, after design.md §3.6 and §5 and research/cpu-kernels.md §5–§6:
 //  - Activations are quantised in blocks of 32: d = max|x|/127, q = round-half-even(x · (127/max|x|)); max|x| < 1e-30
-//    gives q = 0, d = 0. `sum` is the integer sum of q.
+//    gives q = 0, d = 0; an infinity or NaN in the block gives q = 0, d = NaN, so that the product is NaN and no
+//    plausible number. `sum` is the integer sum of q.
 //  - Quantised weight × quantised activation: the integer dot product i of each 32-block is exact (any order), then one
 //    ascending chain of fused f32 steps per output, starting at +0:
 //      Q4_0 Q5_0 Q8_0: acc = fma((float)i, dw*da, acc)            with i = Σ (code - offset)·q
@@ -143,7 +144,7 @@ struct kernels {
 	// See struct attention_args.
 	void (*attention)(const struct attention_args *a);
 
-	// Index of the largest value, the lowest index on ties. n ≥ 1; NaN never wins.
+	// Index of the largest value, the lowest index on ties. n ≥ 1; NaN never wins (all NaN: 0).
 	int (*argmax)(const float *x, int n);
 };
 

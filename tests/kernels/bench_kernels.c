@@ -106,7 +106,8 @@ static void bench_type(struct pool *pool, struct job *j, enum dtype type, int k)
 	j->n_tokens = GEMM_TOKENS;
 	struct timing many = measure(pool, run_matmul, j);
 	double many_ops = n_ops * j->w.n_rows / n_rows * GEMM_TOKENS;
-	printf("%-5s k %-5d matvec %6.1f GB/s best %6.1f median | read %6.1f %6.1f | share %3.0f %% | 3 tokens %6.1f GB/s | gemm %6.0f GOPS best %6.0f median\n",
+	printf("%-5s k %-5d matvec %6.1f GB/s best %6.1f median | read %6.1f %6.1f | share %3.0f %% | 3 tokens %6.1f GB/s | "
+	       "gemm %6.0f GOPS best %6.0f median\n",
 	       dtype_info(type).name, k, n_bytes / one.best_s / 1e9, n_bytes / one.median_s / 1e9, n_bytes / read.best_s / 1e9,
 	       n_bytes / read.median_s / 1e9, 100 * read.best_s / one.best_s, n_bytes / three.best_s / 1e9,
 	       many_ops / many.best_s / 1e9, many_ops / many.median_s / 1e9);
