@@ -2,23 +2,23 @@
 # SPDX-License-Identifier: MIT
 """Makes tests/golden/greedy.json: 100 prompts of real code and llama.cpp's greedy 64 tokens after each.
 
-    tools/oracle/make_greedy.py [--prompts N]
+    tools/oracle/make_greedy.py
 
 The prompts are 200 to 400 tokens of the pinned corpus, beginning at a line and cut anywhere, chosen by a fixed
-seed. llama.cpp is node-llama-cpp (tools/bench.d/get-node-peer), two threads, f16 KV, without flash attention.
+seed. llama.cpp is node-llama-cpp (tools/bench.d/get-node-peer), one thread, f16 KV, without flash attention.
 """
 
 import json
 import os
 import random
 import subprocess
-import sys
 
 import corpus
-from reference import MODELS, REPO, tokenizer_from_gguf
+from reference import CACHE, MODELS, REPO, tokenizer_from_gguf
 
 N_TOKENS = 64
 SEED = 20260
+PART = CACHE / "oracle" / "greedy.part"
 
 
 def choose_prompts(n):
@@ -41,21 +41,28 @@ def choose_prompts(n):
     raise ValueError("the corpus is too small")
 
 
-def main():
-    n = int(sys.argv[sys.argv.index("--prompts") + 1]) if "--prompts" in sys.argv else 100
-    prompts = choose_prompts(n)
+def peer_lines(prompts):
+    """The peer's JSON line for each prompt. What is done already lies in PART, so that a stopped run goes on."""
+    PART.parent.mkdir(parents=True, exist_ok=True)
+    done = PART.read_text().splitlines() if PART.exists() else []
     peer = subprocess.run([REPO / "tools/bench.d/get-node-peer"], check=True, capture_output=True, text=True)
-    script = REPO / "tools/oracle/peer_greedy.mjs"
-    command = ["node", script, MODELS["qwen"], str(N_TOKENS), "2", "0"]
-    lines = "".join(json.dumps(p["prompt"]) + "\n" for p in prompts)
-    env = os.environ | {"NODE_PEER": peer.stdout.strip()}
-    done = subprocess.run(command, input=lines, check=True, stdout=subprocess.PIPE, text=True, env=env)
-    for prompt, line in zip(prompts, done.stdout.splitlines(), strict=True):
+    command = ["node", REPO / "tools/oracle/peer_greedy.mjs", MODELS["qwen"], str(N_TOKENS), "1", "0"]
+    rest = "".join(json.dumps(p["prompt"]) + "\n" for p in prompts[len(done) :])
+    with PART.open("a") as part:
+        env = os.environ | {"NODE_PEER": peer.stdout.strip()}
+        subprocess.run(command, input=rest, check=True, stdout=part, text=True, env=env)
+    return PART.read_text().splitlines()
+
+
+def main():
+    prompts = choose_prompts(100)
+    for prompt, line in zip(prompts, peer_lines(prompts), strict=True):
         result = json.loads(line)
         prompt |= {"tokens": result["tokens"], "second": result["second"]}
         prompt["gaps"] = [round(gap, 4) for gap in result["gaps"]]
     text = "[\n" + ",\n".join(json.dumps(p, separators=(",", ":")) for p in prompts) + "\n]\n"
     (REPO / "tests/golden/greedy.json").write_text(text)
+    PART.unlink()
 
 
 if __name__ == "__main__":

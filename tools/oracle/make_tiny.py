@@ -154,7 +154,7 @@ def write_model(path, name):
         vector(f"blk.{i}.attn_norm.weight", n_embd, 1.0, 0.1)
         vector(f"blk.{i}.ffn_norm.weight", n_embd, 1.0, 0.1)
         for letter, n in (("q", n_head), ("k", n_head_kv), ("v", n_head_kv)):
-            matrix(f"blk.{i}.attn_{letter}", n * head_dim, n_embd, 1.5 * n_embd**-0.5)
+            matrix(f"blk.{i}.attn_{letter}", n * head_dim, n_embd, n_embd**-0.5)
             if arch == "qwen2":
                 vector(f"blk.{i}.attn_{letter}.bias", n * head_dim, 0.0, 0.5)
         matrix(f"blk.{i}.attn_output", n_embd, n_head * head_dim)
