@@ -78,11 +78,24 @@ local function put_text(bufnr, row, first, last, text)
   api.nvim_win_set_cursor(0, { row + #lines, column })
 end
 
--- Neovim 0.12 asks 200 ms after the last key and keeps showing the older item meanwhile, but its range then ends before
--- the cursor: taken as it is, the keys typed since would stay behind the text. So the range grows to the cursor where
--- what was typed agrees with the item, and an item that no longer fits is not taken (false).
+-- Columns first..last that `text` replaces, given that the cursor may have moved on since the request: Neovim 0.12 asks
+-- 200 ms after the last key and keeps showing the older item meanwhile. Taken as it is, the keys typed since would stay
+-- behind the text. nil where the item no longer fits what stands before the cursor.
+local function columns_now(item, ours, cursor)
+  local row, first, last = range_columns(item.range)
+  local before = row == cursor[1] - 1 and api.nvim_get_current_line():sub(first + 1, cursor[2])
+  if not before or cursor[2] < first or not vim.startswith(item.insert_text, before) then
+    return nil
+  end
+  -- Our server's ranges begin at the cursor of the request, so all of `before` was typed since, and a closing bracket
+  -- that the text replaces has moved on by as much. Of other servers that is not known.
+  return first, ours and last + #before or math.max(last, cursor[2])
+end
+
+-- Puts the item's text into the current buffer and runs its command. False: it no longer fits, and nothing was done.
 local function accept_item(item)
   local bufnr = api.nvim_get_current_buf()
+  local client = vim.lsp.get_client_by_id(item.client_id)
   local text = item.insert_text
   if type(text) ~= 'string' then
     vim.snippet.expand(text.value)
@@ -90,20 +103,36 @@ local function accept_item(item)
     api.nvim_paste(text, false, 0)
   else
     local cursor = api.nvim_win_get_cursor(0)
-    local row, first, last = range_columns(item.range)
-    local before = row == cursor[1] - 1 and api.nvim_get_current_line():sub(first + 1, cursor[2])
-    if not before or cursor[2] < first or not vim.startswith(text, before) then
+    local first, last = columns_now(item, client ~= nil and client.name == 'maskstore', cursor)
+    if not first then
       return false
     end
-    put_text(bufnr, row, first, math.max(last, cursor[2]), text)
+    put_text(bufnr, cursor[1] - 1, first, last, text)
   end
-  if item.command then
-    local client = vim.lsp.get_client_by_id(item.client_id)
-    if client then
-      client:exec_cmd(item.command, { bufnr = bufnr })
-    end
+  if item.command and client then
+    client:exec_cmd(item.command, { bufnr = bufnr })
   end
   return true
+end
+
+-- The answer null leaves the ghost text of an older answer standing in Neovim 0.12. That is right for a request that a
+-- newer one has overtaken; the newest one's null means that there is nothing to show.
+local function hide_on_null(client)
+  local request = client.request
+  local newest = 0
+  client.request = function(self, method, params, handler, bufnr)
+    if method ~= 'textDocument/inlineCompletion' or not handler then
+      return request(self, method, params, handler, bufnr)
+    end
+    newest = newest + 1
+    local number = newest
+    return request(self, method, params, function(err, result, ...)
+      if not err and result == nil and number == newest then
+        result = { items = {} }
+      end
+      return handler(err, result, ...)
+    end, bufnr)
+  end
 end
 
 -- What `key` did in insert mode before we mapped it, as a function for an <expr> mapping. Neovim itself maps <Tab> to
@@ -187,6 +216,8 @@ local function enable_menu(client, bufnr)
   end
 end
 
+local wrapped = {} -- ids of the clients that hide_on_null has seen
+
 local function on_attach(event)
   local client = vim.lsp.get_client_by_id(event.data.client_id)
   if not client or client.name ~= 'maskstore' then
@@ -195,6 +226,10 @@ local function on_attach(event)
   if not M.has_ghost_text() then
     enable_menu(client, event.buf)
     return
+  end
+  if not wrapped[client.id] then
+    wrapped[client.id] = true
+    hide_on_null(client)
   end
   vim.lsp.inline_completion.enable(true, { bufnr = event.buf })
   if options.accept_key then
