@@ -7,12 +7,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "limits.h"
+#include "defaults.h"
 
 #define DEFAULT_MODEL_FILE "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf" // spec §6
 #define CONFIG_FILE_MAX_BYTES (1u << 20)

@@ -9,7 +9,7 @@
 #include "base/cpu.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "limits.h"
+#include "defaults.h"
 
 int cli_fail(enum err e, const struct err_msg *msg) {
 	fprintf(stderr, "maskstore: %s\n", msg->text[0] ? msg->text : err_name(e));

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "complete/deadline.h"
-#include "limits.h"
+#include "defaults.h"
 #include "model/sampler.h"
 
 struct completer {

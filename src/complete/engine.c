@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "complete/complete.h"
-#include "limits.h"
+#include "defaults.h"
 
 struct queued {
 	struct queued *next;

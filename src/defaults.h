@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Limits and defaults of the whole program that are not a room's own business.
-#ifndef MASKSTORE_LIMITS_H
-#define MASKSTORE_LIMITS_H
+#ifndef MASKSTORE_DEFAULTS_H
+#define MASKSTORE_DEFAULTS_H
 
 #define LIMIT_DEFAULT_CONTEXT_TOKENS 8192 // spec §2: max_context
 #define LIMIT_MIN_CONTEXT_TOKENS 256      // below this no useful prompt fits beside an answer
