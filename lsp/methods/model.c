@@ -4,7 +4,7 @@
 
 #include "../internal.h"
 #include "base/cpu.h"
-#include "limits.h"
+#include "defaults.h"
 
 #define PROGRESS_TOKEN "maskstore/load"
 
