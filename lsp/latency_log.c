@@ -76,13 +76,22 @@ static void rotate(struct latency_log *l) {
 	close_file(l);
 }
 
+static bool is_full(const struct latency_log *l) {
+	struct stat ours;
+	return !fstat(l->fd, &ours) && S_ISREG(ours.st_mode) && (uint64_t)ours.st_size >= l->max_bytes;
+}
+
+// Opens the file where that is needed; begins a new one where it is full.
 static bool ready(struct latency_log *l) {
 	struct stat ours;
 	if (l->fd >= 0 && !is_current(l, &ours))
 		close_file(l);
-	else if (l->fd >= 0 && S_ISREG(ours.st_mode) && (uint64_t)ours.st_size >= l->max_bytes)
-		rotate(l);
-	return l->fd >= 0 || open_file(l);
+	if (l->fd < 0 && !open_file(l))
+		return false;
+	if (!is_full(l))
+		return true;
+	rotate(l);
+	return open_file(l);
 }
 
 static void append_time(struct buf *b) {

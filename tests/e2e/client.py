@@ -210,7 +210,7 @@ class Client:
 
     def close(self):
         if self.proc.poll() is None and not self.may_be_unanswered and not self.ended:
-            self.ping()
+            self.call("test/ping")
         self.killed = self.proc.poll() is None
         if self.killed:
             self.proc.kill()
