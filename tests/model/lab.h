@@ -11,6 +11,13 @@
 
 #define LAB_MAX_THREADS 3
 
+// Sanitizers slow the kernels down tenfold and more: repetitions there are divided by this.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LAB_FEWER 10
+#else
+#define LAB_FEWER 1
+#endif
+
 struct lab {
 	struct model *models[2]; // scalar kernels, best kernels of this machine (may be the same set)
 	struct pool *pools[LAB_MAX_THREADS + 1]; // by number of threads

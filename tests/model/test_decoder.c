@@ -332,7 +332,7 @@ static void test_same_bits(void **state) {
 		token_id tokens[N_TOKENS];
 		lab_open_tiny(&lab, &LAB_MODELS[i]);
 		draw_tokens(tokens, N_TOKENS, (uint64_t)i + 40);
-		for (int variant = 0; variant < 4; variant++) {
+		for (int variant = LAB_FEWER > 1 ? i % 4 : 0; variant < 4; variant += LAB_FEWER > 1 ? 4 : 1) {
 			const bool *v = variant & 1 ? visible : NULL;
 			struct rig_options o = {.scalar = true, .n_threads = 1, .chunk_tokens = 100, .capacity_tokens = N_TOKENS,
 			                        .activation = variant & 2 ? ACTIVATION_F32 : ACTIVATION_Q8};

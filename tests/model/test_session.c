@@ -100,7 +100,7 @@ static int common(const token_id *a, int n_a, const token_id *b, int n_b) {
 	return i;
 }
 
-#define N_SEQUENCES 1000
+#define N_SEQUENCES (1000 / LAB_FEWER)
 
 static void test_reuse_equals_recompute(void **state) {
 	struct labs *labs = *state;
@@ -108,7 +108,7 @@ static void test_reuse_equals_recompute(void **state) {
 	uint64_t seed = 2026;
 	long hit = 0, all = 0;
 	for (int i = 0; i < N_SEQUENCES; i++) {
-		const struct lab *lab = &labs->lab[i / 64 % LAB_N_MODELS];
+		const struct lab *lab = &labs->lab[i * 5 / 64 % LAB_N_MODELS];
 		struct rig_options o = {.scalar = i & 1, .n_threads = 1 + (i >> 1 & 1), .chunk_tokens = chunks[i >> 2 & 3], .capacity_tokens = CAPACITY,
 		                        .activation = i >> 4 & 1 ? ACTIVATION_F32 : ACTIVATION_Q8, .kv_type = i >> 5 & 1 ? KV_F32 : KV_F16};
 		struct rig rig;
@@ -295,13 +295,15 @@ static long elapsed_ns(const struct timespec *since) {
 	return (now.tv_sec - since->tv_sec) * 1000000000L + now.tv_nsec - since->tv_nsec;
 }
 
+#define N_CANCELS (200 / LAB_FEWER)
+
 // Whatever a cancelled call left is a prefix of what was asked for, and going on from it gives the bits of a cold run.
 static void test_cancel_at_random_moments(void **state) {
 	struct labs *labs = *state;
 	uint64_t seed = 99;
 	int n_cancelled = 0;
 	static const int chunks[] = {1, 7, 32, 256};
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < N_CANCELS; i++) {
 		const struct lab *lab = &labs->lab[i % LAB_N_MODELS];
 		struct rig rig;
 		struct text t = {.n = 200 + (int)tiny_draw(&seed, 200)};
@@ -337,8 +339,8 @@ static void test_cancel_at_random_moments(void **state) {
 		assert_memory_equal(session_logits(rig.session), cold, LOGITS_BYTES);
 		rig_close(&rig);
 	}
-	print_message("%d of 200 calls were cancelled\n", n_cancelled);
-	assert_true(n_cancelled >= 20);
+	print_message("%d of %d calls were cancelled\n", n_cancelled, N_CANCELS);
+	assert_true(n_cancelled >= N_CANCELS / 10);
 }
 
 struct counted_cancel {

@@ -16,12 +16,7 @@
 
 #define CAPACITY 400
 
-// Sanitizers slow the kernels down tenfold: fewer sequences there.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define N_SEQUENCES 3
-#else
-#define N_SEQUENCES 50
-#endif
+#define N_SEQUENCES (50 / LAB_FEWER)
 
 static char model_path[4096];
 
