@@ -31,7 +31,7 @@ ROOMS = {
 }
 # Files of no room (src/main.c, src/config.c, src/cli/) wire everything together and may include every room.
 # Headers of theirs that a room may include all the same: the settings, which the protocol changes too.
-PROGRAM_HEADERS = {"src/config.h": ("lsp",), "src/limits.h": tuple(ROOMS)}
+PROGRAM_HEADERS = {"src/config.h": ("lsp",), "src/defaults.h": tuple(ROOMS)}
 
 # Which files may see which library: header pattern, pattern of the files that may include it, why.
 LIBRARIES = (
