@@ -118,7 +118,7 @@ static enum err measure_decode(struct session *s, token_id *ids, size_t depth, s
 
 struct bench_args {
 	bool decode;
-	long n, depth, repeat;
+	long n, depth, repeat, chunk;
 };
 
 static enum err measure(struct completer *c, const struct bench_args *a, struct rate *out, struct err_msg *msg) {
@@ -150,9 +150,10 @@ static void print_rate(const struct cli *c, const struct bench_args *a, const st
 static int bench_session(const struct cli *c, bool decode) {
 	struct bench_args a = {.decode = decode};
 	if (!cli_option_int(c, "n", 1, 100000, decode ? 64 : 512, &a.n) || !cli_option_int(c, "depth", 1, 500000, 512, &a.depth) ||
-	    !cli_option_int(c, "repeat", 1, 100, 3, &a.repeat))
+	    !cli_option_int(c, "repeat", 1, 100, 3, &a.repeat) || !cli_option_int(c, "chunk", 0, SESSION_MAX_CHUNK, 0, &a.chunk))
 		return CLI_EXIT_BAD_INPUT;
 	struct engine_options o = cli_engine_options(c);
+	o.chunk_tokens = (int)a.chunk;
 	o.max_context_tokens = (int)(decode ? a.depth + a.n : a.n);
 	struct completer *completer = NULL;
 	struct err_msg msg = {0};

@@ -49,6 +49,7 @@ static enum err create_session(struct completer *c, struct err_msg *msg) {
 		return e;
 	struct session_options o = {
 		.capacity_tokens = c->context_tokens,
+		.chunk_tokens = c->options.chunk_tokens,
 		.activation = c->options.activation,
 		.store = c->store,
 		.pool = c->pool,

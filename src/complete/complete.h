@@ -23,6 +23,7 @@ struct engine_options {
 	int deadline_ms;          // 0: none; counted from receipt
 	int max_new_tokens_line;  // caps on generated tokens
 	int max_new_tokens_block;
+	int chunk_tokens;         // prefill chunk; 0: the session's default
 	enum activation activation;
 	enum kv_type kv_type;
 	unsigned cpu_flags;
