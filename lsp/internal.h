@@ -90,6 +90,7 @@ struct server {
 	bool loaded;                // under done_lock: engine_loaded was called
 	enum err loaded_err;
 	struct err_msg loaded_msg;
+	bool loaded_exact_only;
 
 	uv_timer_t watch_timer, config_timer;
 	char *noted[64];            // settings already named, owned

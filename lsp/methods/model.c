@@ -11,9 +11,9 @@
 // Decode thread.
 static void engine_loaded_callback(void *user, enum err err, const struct err_msg *msg, const struct model_info *info) {
 	struct server *s = user;
-	(void)info;
 	pthread_mutex_lock(&s->done_lock);
 	s->loaded = true;
+	s->loaded_exact_only = info && !info->tiers_allowed;
 	s->loaded_err = err;
 	if (err && msg)
 		s->loaded_msg = *msg;
@@ -87,6 +87,14 @@ void model_start(struct server *s) {
 		ask_for_progress(s);
 }
 
+static void tell_loaded(struct server *s) {
+	server_message(s, MESSAGE_LOG, false, "the model is loaded: %s", s->config.model);
+	if (s->loaded_exact_only)
+		server_message(s, MESSAGE_INFO, false, "this model's head size is not a multiple of 32: it runs with exact attention only");
+	else if (strcmp(s->config.strategy, "conservative"))
+		server_message(s, MESSAGE_LOG, false, "strategy %s runs exact in this version", s->config.strategy);
+}
+
 void model_loaded(struct server *s) {
 	pthread_mutex_lock(&s->done_lock);
 	bool loaded = s->loaded;
@@ -99,5 +107,5 @@ void model_loaded(struct server *s) {
 	if (s->loaded_err)
 		failed(s, s->loaded_msg.text[0] ? s->loaded_msg.text : err_name(s->loaded_err));
 	else
-		server_message(s, MESSAGE_LOG, false, "the model is loaded: %s", s->config.model);
+		tell_loaded(s);
 }
