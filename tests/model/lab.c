@@ -25,6 +25,14 @@ const struct tiny_options LAB_MODELS[] = {
 };
 const int LAB_N_MODELS = sizeof LAB_MODELS / sizeof LAB_MODELS[0];
 
+int lab_fewer(void) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return 10;
+#else
+	return kernels_get(cpu_flags()) == kernels_get(0) ? 10 : 1;
+#endif
+}
+
 const char *lab_temp_path(void) {
 	static char path[64];
 	snprintf(path, sizeof path, "/tmp/maskstore-test-XXXXXX");

@@ -11,12 +11,8 @@
 
 #define LAB_MAX_THREADS 3
 
-// Sanitizers slow the kernels down tenfold and more: repetitions there are divided by this.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LAB_FEWER 10
-#else
-#define LAB_FEWER 1
-#endif
+// Repetitions are divided by this: 10 under sanitizers and where only the scalar kernels are built, which are as slow; else 1.
+int lab_fewer(void);
 
 struct lab {
 	struct model *models[2]; // scalar kernels, best kernels of this machine (may be the same set)

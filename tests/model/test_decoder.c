@@ -332,7 +332,9 @@ static void test_same_bits(void **state) {
 		token_id tokens[N_TOKENS];
 		lab_open_tiny(&lab, &LAB_MODELS[i]);
 		draw_tokens(tokens, N_TOKENS, (uint64_t)i + 40);
-		for (int variant = LAB_FEWER > 1 ? i % 4 : 0; variant < 4; variant += LAB_FEWER > 1 ? 4 : 1) {
+		// Each model takes one of the four variants, unless all are asked for: the scalar kernels are slow.
+		bool full = getenv("MASKSTORE_FULL") != NULL;
+		for (int variant = full ? 0 : i % 4; variant < 4; variant += full ? 1 : 4) {
 			const bool *v = variant & 1 ? visible : NULL;
 			struct rig_options o = {.scalar = true, .n_threads = 1, .chunk_tokens = 100, .capacity_tokens = N_TOKENS,
 			                        .activation = variant & 2 ? ACTIVATION_F32 : ACTIVATION_Q8};
@@ -340,7 +342,7 @@ static void test_same_bits(void **state) {
 			for (int c = 0; c < 4; c++) {
 				o.chunk_tokens = chunks[c];
 				o.n_threads = 1 + (c + variant) % LAB_MAX_THREADS;
-				o.scalar = c % 2;
+				o.scalar = c == 3;
 				our_forward(&lab, &o, tokens, N_TOKENS, v, l->other);
 				assert_memory_equal(l->ours, l->other, N_LOGITS * sizeof l->ours[0]);
 			}
