@@ -14,7 +14,7 @@ static const struct flag {
 	bool takes_value;
 } flags[] = {
 	{"activations", true}, {"kv", true}, {"tokens", true}, {"at", true}, {"out", true}, {"chunk", true}, {"n", true},
-	{"depth", true}, {"repeat", true}, {"top", true}, {"binary", false}, {"roundtrip", false},
+	{"depth", true}, {"repeat", true}, {"top", true}, {"temperature-milli", true}, {"seed", true}, {"top-k", true}, {"binary", false}, {"roundtrip", false},
 };
 
 static const char usage[] =
@@ -26,7 +26,7 @@ static const char usage[] =
 	"  maskstore inspect tokens FILE          token ids of a file  (--binary --out IDS, --roundtrip)\n"
 	"  maskstore inspect prompt FILE:LINE:COL the prompt at a cursor, special tokens shown\n"
 	"  maskstore inspect logits               --tokens IDS --at 1,33,512|all --out FILE  (--activations f32|q8, --kv f32|f16, --chunk N)\n"
-	"  maskstore inspect generate             --tokens IDS --n 64   greedy continuation\n"
+	"  maskstore inspect generate             --tokens IDS --n 64   continuation, greedy  (--temperature-milli 800 --seed 1 --top-k 40)\n"
 	"  maskstore bench prefill                --n 512   tokens per second\n"
 	"  maskstore bench decode                 --depth 512 --n 64\n"
 	"  maskstore bench machine                read bandwidth, int8 dot peak, FMA peak\n"

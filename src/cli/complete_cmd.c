@@ -63,6 +63,9 @@ static int complete_at(const struct cli *c, struct snapshot *s, size_t offset, i
 		struct engine_options o = cli_engine_options(c);
 		e = completer_create(&o, parser, &completer, &msg);
 	}
+	if (e == ERR_OK && !model_info(completer_model(completer))->tiers_allowed)
+		fprintf(stderr, "maskstore: head_dim %d of this model is not a multiple of %d: exact attention only\n",
+		        model_info(completer_model(completer))->head_dim, MASKSTORE_GRANULARITY);
 	int status = e == ERR_OK ? run_and_print(c, completer, s, offset, start_us) : cli_fail(e, &msg);
 	completer_destroy(completer);
 	parser_worker_destroy(parser);

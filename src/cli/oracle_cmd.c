@@ -136,28 +136,39 @@ struct generated {
 	struct buf tokens, seconds, gaps, text;
 };
 
-static void add_step(struct generated *g, const struct tokenizer *t, const float *logits, int n_vocab, token_id *first) {
-	token_id second;
-	sampler_top2(logits, n_vocab, first, &second);
+static void add_step(struct generated *g, const struct tokenizer *t, const float *logits, int n_vocab, token_id token) {
+	token_id first, second;
+	sampler_top2(logits, n_vocab, &first, &second);
 	const char *comma = g->tokens.len_bytes ? "," : "";
-	buf_appendf(&g->tokens, "%s%d", comma, *first);
+	buf_appendf(&g->tokens, "%s%d", comma, token);
 	buf_appendf(&g->seconds, "%s%d", comma, second);
-	buf_appendf(&g->gaps, "%s%.6g", comma, (double)(logits[*first] - logits[second]));
+	buf_appendf(&g->gaps, "%s%.6g", comma, (double)(logits[first] - logits[second]));
 	size_t n;
-	const char *bytes = tokenizer_bytes(t, *first, &n);
+	const char *bytes = tokenizer_bytes(t, token, &n);
 	buf_append(&g->text, bytes, n);
 }
 
-static enum err generate(struct rig *r, long n, struct generated *g, struct err_msg *msg) {
+static enum err generate(struct rig *r, long n, struct sampler *sampler, struct generated *g, struct err_msg *msg) {
 	const struct tokenizer *t = model_tokenizer(r->model);
 	enum err e = session_sync(r->session, r->ids, r->n, NULL, NULL, msg);
 	for (long i = 0; e == ERR_OK && i < n; i++) {
-		token_id token;
-		add_step(g, t, session_logits(r->session), r->n_vocab, &token);
+		const float *logits = session_logits(r->session);
+		token_id token = sampler_pick(sampler, model_kernels(r->model), logits);
+		add_step(g, t, logits, r->n_vocab, token);
 		if (i + 1 < n)
 			e = session_step(r->session, token, NULL, msg);
 	}
 	return e;
+}
+
+// Greedy unless --temperature is given (in thousandths, so that it is a whole number); --seed makes a choice repeatable.
+static enum err open_sampler(const struct cli *c, int n_vocab, struct sampler *out, struct err_msg *msg) {
+	long temperature, seed, top_k;
+	if (!cli_option_int(c, "temperature-milli", 0, 10000, 0, &temperature) || !cli_option_int(c, "seed", 0, INT32_MAX, 0, &seed) ||
+	    !cli_option_int(c, "top-k", 0, 1000000, 0, &top_k))
+		return err_set(msg, ERR_ARG, "see maskstore --help");
+	struct sampler_options o = {.temperature = (float)temperature / 1000, .top_k = (int)top_k, .top_p = 1, .seed = (uint64_t)seed};
+	return sampler_init(out, &o, n_vocab, msg);
 }
 
 int cli_inspect_generate(const struct cli *c) {
@@ -167,15 +178,19 @@ int cli_inspect_generate(const struct cli *c) {
 	struct rig r = {0};
 	struct err_msg msg = {0};
 	struct generated g = {0};
+	struct sampler sampler = {0};
 	enum err e = rig_init(&r, c, (size_t)n, &msg);
 	if (e == ERR_OK)
-		e = generate(&r, n, &g, &msg);
+		e = open_sampler(c, r.n_vocab, &sampler, &msg);
+	if (e == ERR_OK)
+		e = generate(&r, n, &sampler, &g, &msg);
 	if (e == ERR_OK) {
 		struct buf text = {0};
 		buf_append_json(&text, g.text.data ? g.text.data : "", g.text.len_bytes);
 		printf("{\"tokens\":[%s],\"second\":[%s],\"gaps\":[%s],\"text\":%s}\n", g.tokens.data, g.seconds.data, g.gaps.data, text.data);
 		buf_finish(&text);
 	}
+	sampler_finish(&sampler);
 	buf_finish(&g.tokens);
 	buf_finish(&g.seconds);
 	buf_finish(&g.gaps);

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,31 @@ def test_bench(model):
     for args in (["prefill", "--n", "64"], ["decode", "--depth", "64", "--n", "8"]):
         figures = json.loads(run("bench", *args, "--repeat", "1", "--json", "--model", model).stdout)
         assert figures["tokens_per_s"] > 0
+
+
+def test_generate_is_greedy_or_seeded(model, sample, tmp_path):
+    ids = tmp_path / "ids.bin"
+    assert run("inspect", "tokens", sample, "--model", model, "--binary", "--out", ids).returncode == 0
+
+    def tokens(*flags):
+        result = run("inspect", "generate", "--tokens", ids, "--n", "12", "--model", model, *flags)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)["tokens"]
+
+    greedy = tokens()
+    assert len(greedy) == 12 and tokens("--temperature-milli", "0") == greedy
+    sampled = [tokens("--temperature-milli", "1500", "--seed", seed) for seed in (1, 1, 2, 3)]
+    assert sampled[0] == sampled[1]
+    assert len({tuple(s) for s in sampled}) > 1
+    assert tokens("--temperature-milli", "1500", "--seed", "1", "--top-k", "1") == greedy
+
+
+def test_odd_head_size_gets_one_notice(model, sample, tmp_path):
+    sys.path.insert(0, str(ROOT / "tools" / "oracle"))
+    from make_tiny import write_model
+    tiny = tmp_path / "d80.gguf"
+    write_model(tiny, "qwen2-gqa-untied-d80")
+    result = run("complete", f"{sample}:6:20", "--json", "--model", tiny)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("head_dim 80") == 1 and "exact attention only" in result.stderr
+    assert "head_dim" not in run("complete", f"{sample}:6:20", "--json", "--model", model).stderr
