@@ -105,9 +105,9 @@ static int inspect_tokens(const struct cli *c) {
 
 // --- prompt
 
-static size_t count_tokens(void *user, const char *text, size_t n_bytes) {
+static size_t count_tokens(const struct tokenizer *t, const char *text, size_t n_bytes) {
 	struct token_list l = {0};
-	size_t n = tokenizer_encode(user, text, n_bytes, &l) == ERR_OK ? l.n : SIZE_MAX / 4;
+	size_t n = tokenizer_encode(t, text, n_bytes, &l) == ERR_OK ? l.n : 0;
 	token_list_finish(&l);
 	return n;
 }
@@ -117,7 +117,7 @@ static void print_segments(const struct tokenizer *t, const struct prompt *p) {
 	for (int i = 0; i < p->n_segments; i++) {
 		const struct prompt_segment *s = &p->segments[i];
 		if (s->mark == PROMPT_TEXT)
-			printf("--- %zu tokens\n%.*s\n", count_tokens((void *)t, p->text + s->begin, s->end - s->begin), (int)(s->end - s->begin), p->text + s->begin);
+			printf("--- %zu tokens\n%.*s\n", count_tokens(t, p->text + s->begin, s->end - s->begin), (int)(s->end - s->begin), p->text + s->begin);
 		else
 			printf("--- %s\n", marks[s->mark]);
 	}
@@ -125,24 +125,16 @@ static void print_segments(const struct tokenizer *t, const struct prompt *p) {
 	       p->single_line ? "one line" : "to the end of the block");
 }
 
-static enum err show_prompt(const struct cli *c, const struct tokenizer *t, struct snapshot *s, size_t offset, struct err_msg *msg) {
+static enum err show_prompt(const struct cli *c, const struct model *m, struct snapshot *s, size_t offset, struct err_msg *msg) {
 	struct parser_worker *parser = NULL;
-	struct syntax *syntax = NULL;
 	struct prompt p = {0};
+	struct engine_options o = cli_engine_options(c);
 	enum err e = parser_worker_create(&parser);
-	if (e == ERR_OK && snapshot_is_python(s))
-		e = snapshot_syntax(s, parser, NULL, &syntax);
-	struct prompt_options o = {
-		.budget_tokens = c->config.max_context - cli_engine_options(c).max_new_tokens_block,
-		.has_fim = tokenizer_fim(t)->middle != TOKEN_NONE,
-		.has_bos = tokenizer_bos(t) != TOKEN_NONE,
-	};
 	if (e == ERR_OK)
-		e = prompt_build(s, syntax, offset, &o, count_tokens, (void *)t, &p, msg);
+		e = complete_prompt(m, &o, parser, s, offset, NULL, &p, msg);
 	if (e == ERR_OK)
-		print_segments(t, &p);
+		print_segments(model_tokenizer(m), &p);
 	prompt_finish(&p);
-	syntax_unref(syntax);
 	parser_worker_destroy(parser);
 	return e;
 }
@@ -159,7 +151,7 @@ static int inspect_prompt(const struct cli *c) {
 	struct model *m = NULL;
 	e = open_model(c, &m, &msg);
 	if (e == ERR_OK)
-		e = show_prompt(c, model_tokenizer(m), s, offset, &msg);
+		e = show_prompt(c, m, s, offset, &msg);
 	model_close(m);
 	snapshot_unref(s);
 	return e == ERR_OK ? 0 : cli_fail(e, &msg);

@@ -41,6 +41,11 @@ void complete_result_finish(struct complete_result *r) {
 
 // --- life
 
+static int context_tokens(const struct model *m, const struct engine_options *o) {
+	int n_ctx_train = model_info(m)->n_ctx_train;
+	return o->max_context_tokens < n_ctx_train ? o->max_context_tokens : n_ctx_train;
+}
+
 static enum err create_session(struct completer *c, struct err_msg *msg) {
 	struct maskstore_geometry g = session_geometry(c->model, c->options.kv_type);
 	size_t n_blocks = ((size_t)c->context_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
@@ -62,8 +67,7 @@ static enum err create_parts(struct completer *c, const char *model_path, struct
 	if (e != ERR_OK)
 		return e;
 	model_prefetch(c->model);
-	const struct model_info *info = model_info(c->model);
-	c->context_tokens = c->options.max_context_tokens < info->n_ctx_train ? c->options.max_context_tokens : info->n_ctx_train;
+	c->context_tokens = context_tokens(c->model, &c->options);
 	if (pool_create(c->options.n_threads > 0 ? c->options.n_threads : cpu_count(), &c->pool) != ERR_OK)
 		return err_set(msg, ERR_NOMEM, "cannot start %d worker threads: lower --threads", c->options.n_threads);
 	e = deadline_create(&c->deadline);
@@ -130,25 +134,30 @@ static size_t count_tokens(void *user, const char *text, size_t n_bytes) {
 	return n;
 }
 
-// The prompt at the cursor; waits for the syntax tree of exactly this snapshot.
-static enum err build_prompt(struct run *r, struct err_msg *msg) {
-	const struct tokenizer *t = model_tokenizer(r->c->model);
+enum err complete_prompt(const struct model *m, const struct engine_options *options, struct parser_worker *parser, struct snapshot *s,
+                         size_t offset, const _Atomic int *cancel, struct prompt *out, struct err_msg *msg) {
+	const struct tokenizer *t = model_tokenizer(m);
 	struct syntax *syntax = NULL;
 	enum err e = ERR_OK;
-	if (snapshot_is_python(r->request->snapshot))
-		e = snapshot_syntax(r->request->snapshot, r->c->parser, r->cancel, &syntax);
+	if (snapshot_is_python(s))
+		e = snapshot_syntax(s, parser, cancel, &syntax);
 	if (e != ERR_OK && e != ERR_UNSUPPORTED)
 		return err_set(msg, e, "the text could not be parsed: %s", err_name(e));
-	int reserve = r->c->options.max_new_tokens_block;
 	struct prompt_options o = {
-		.budget_tokens = r->c->context_tokens - reserve,
+		.budget_tokens = context_tokens(m, options) - options->max_new_tokens_block,
 		.has_fim = tokenizer_fim(t)->middle != TOKEN_NONE,
 		.has_bos = tokenizer_bos(t) != TOKEN_NONE,
 	};
-	e = prompt_build(r->request->snapshot, syntax, r->request->offset, &o, count_tokens, (void *)t, &r->prompt, msg);
+	e = prompt_build(s, syntax, offset, &o, count_tokens, (void *)t, out, msg);
 	syntax_unref(syntax);
+	return e;
+}
+
+static enum err build_prompt(struct run *r, struct err_msg *msg) {
+	const struct engine_options *o = &r->c->options;
+	enum err e = complete_prompt(r->c->model, o, r->c->parser, r->request->snapshot, r->request->offset, r->cancel, &r->prompt, msg);
 	if (e == ERR_OK)
-		r->max_new_tokens = r->prompt.single_line ? r->c->options.max_new_tokens_line : r->c->options.max_new_tokens_block;
+		r->max_new_tokens = r->prompt.single_line ? o->max_new_tokens_line : o->max_new_tokens_block;
 	return e;
 }
 
@@ -163,7 +172,7 @@ static token_id mark_token(const struct tokenizer *t, enum prompt_mark mark) {
 	return TOKEN_NONE;
 }
 
-// Segments to ids. An empty prompt (empty file, model without FIM tokens) becomes one newline, since a decoder needs a token.
+// Segments to ids. Text whose every byte the vocabulary lacks gives none: then one newline, since a decoder needs a token.
 static enum err encode_prompt(struct run *r, struct err_msg *msg) {
 	const struct tokenizer *t = model_tokenizer(r->c->model);
 	enum err e = ERR_OK;

@@ -63,6 +63,11 @@ struct complete_request {
 // Values of a request's cancel flag: 0 while it should run.
 enum complete_cancel { CANCEL_NONE = 0, CANCEL_CLIENT = 1, CANCEL_SUPERSEDED = 2, CANCEL_DEADLINE = 3 };
 
+// The prompt at byte `offset` of a snapshot, as complete_run builds it; waits for the syntax tree of exactly this snapshot. Any thread. `cancel` may
+// be null. On success *out is finished by the caller. ERR_CANCELLED, ERR_NOMEM: *out untouched.
+enum err complete_prompt(const struct model *m, const struct engine_options *options, struct parser_worker *parser, struct snapshot *s,
+                         size_t offset, const _Atomic int *cancel, struct prompt *out, struct err_msg *msg) ERR_MUST_CHECK;
+
 struct completer; // model + store + session + pool: what complete_run needs. One thread at a time.
 
 // Loads the model and allocates KV (lazily touched). Errors as model_open, with a message for the person. May take seconds.
