@@ -8,36 +8,12 @@
 // Invariants: those of maskstore.h. Blocks [0, n_fresh) were handed out at least once; of them the FREE ones are exactly the stack
 // that starts at `free_head` and runs through `next`. Blocks from n_fresh on are FREE and not on the stack.
 // Threads: `lock` guards every field that changes; geometry, base and sizes are constant after creation and read without it.
-#include "maskstore/maskstore.h"
+#include "maskstore/internal.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-
-enum block_state { BLOCK_FREE = 0, BLOCK_HOT = 1 };
-
-struct block {
-	uint32_t pins;
-	block_id next; // in the stack of freed blocks; BLOCK_NONE ends it
-	uint8_t state; // enum block_state
-};
-
-struct maskstore {
-	struct maskstore_geometry geometry;
-	uint8_t *base; // reserved range, page-aligned
-	size_t block_bytes;
-	size_t head_bytes; // K or V of one layer and head
-	size_t budget_bytes;
-	uint32_t n_blocks_max;
-
-	pthread_mutex_t lock;
-	struct block *blocks; // [n_blocks_max]
-	uint32_t n_fresh;
-	block_id free_head;
-	uint32_t n_hot, n_pinned;
-	uint64_t n_alloc, n_free;
-};
 
 size_t maskstore_block_bytes(const struct maskstore_geometry *g) {
 	if (g->n_layer < 1 || g->n_head_kv < 1 || g->head_dim < 1 || kv_type_bytes(g->kv_type) < 1)
@@ -80,6 +56,7 @@ enum err maskstore_create(const struct maskstore_geometry *g, size_t budget_byte
 	ms->budget_bytes = budget_bytes;
 	ms->n_blocks_max = n_blocks < BLOCK_NONE ? (uint32_t)n_blocks : BLOCK_NONE - 1;
 	ms->free_head = BLOCK_NONE;
+	ms->first_root = BLOCK_NONE;
 	enum err e = reserve(ms, msg);
 	if (e != ERR_OK) {
 		free(ms);
@@ -104,8 +81,30 @@ const struct maskstore_geometry *maskstore_geometry(const struct maskstore *ms) 
 	return &ms->geometry;
 }
 
+void store_pin(struct maskstore *ms, struct block *b) {
+	assert(b->state == BLOCK_HOT && b->pins < UINT32_MAX);
+	if (b->pins++)
+		return;
+	ms->n_pinned++;
+	ms->n_cached -= b->n_ids > 0;
+	ms->n_tails -= b->n_ids > 0 && b->n_ids < KV_BLOCK_TOKENS;
+}
+
+void store_unpin(struct maskstore *ms, struct block *b) {
+	assert(b->state == BLOCK_HOT && b->pins > 0);
+	if (--b->pins)
+		return;
+	ms->n_pinned--;
+	ms->n_cached += b->n_ids > 0;
+	ms->n_tails += b->n_ids > 0 && b->n_ids < KV_BLOCK_TOKENS;
+	b->used = ++ms->clock;
+	tree_limit_tails(ms);
+}
+
 // The next block to hand out, or BLOCK_NONE. Caller holds the lock.
 static block_id take_free(struct maskstore *ms) {
+	if (ms->free_head == BLOCK_NONE && ms->n_fresh == ms->n_blocks_max)
+		tree_evict(ms);
 	block_id id = ms->free_head;
 	if (id != BLOCK_NONE)
 		ms->free_head = ms->blocks[id].next;
@@ -114,12 +113,22 @@ static block_id take_free(struct maskstore *ms) {
 	return id;
 }
 
+void store_give_back(struct maskstore *ms, block_id id) {
+	struct block *b = &ms->blocks[id];
+	assert(b->state == BLOCK_HOT && b->pins == 0 && b->n_ids == 0);
+	*b = (struct block){.next = ms->free_head, .state = BLOCK_FREE};
+	ms->free_head = id;
+	ms->n_hot--;
+	ms->n_free++;
+}
+
 enum err maskstore_alloc(struct maskstore *ms, block_id *out) {
 	pthread_mutex_lock(&ms->lock);
 	block_id id = take_free(ms);
 	if (id != BLOCK_NONE) {
 		assert(ms->blocks[id].state == BLOCK_FREE && ms->blocks[id].pins == 0);
-		ms->blocks[id] = (struct block){.pins = 1, .next = BLOCK_NONE, .state = BLOCK_HOT};
+		ms->blocks[id] = (struct block){.pins = 1, .next = BLOCK_NONE, .state = BLOCK_HOT, .parent = BLOCK_NONE, .first_child = BLOCK_NONE,
+		                                .next_sibling = BLOCK_NONE};
 		ms->n_hot++;
 		ms->n_pinned++;
 		ms->n_alloc++;
@@ -133,9 +142,7 @@ void maskstore_pin(struct maskstore *ms, block_id id) {
 	assert(id < ms->n_blocks_max);
 	pthread_mutex_lock(&ms->lock);
 	struct block *b = &ms->blocks[id];
-	assert(b->state == BLOCK_HOT && b->pins < UINT32_MAX);
-	if (b->pins++ == 0)
-		ms->n_pinned++;
+	store_pin(ms, b);
 	pthread_mutex_unlock(&ms->lock);
 }
 
@@ -143,21 +150,17 @@ void maskstore_release(struct maskstore *ms, block_id id) {
 	assert(id < ms->n_blocks_max);
 	pthread_mutex_lock(&ms->lock);
 	struct block *b = &ms->blocks[id];
-	assert(b->state == BLOCK_HOT && b->pins > 0);
-	if (--b->pins == 0)
-		ms->n_pinned--;
+	store_unpin(ms, b);
 	pthread_mutex_unlock(&ms->lock);
 }
 
 void maskstore_free(struct maskstore *ms, block_id id) {
 	assert(id < ms->n_blocks_max);
 	pthread_mutex_lock(&ms->lock);
-	struct block *b = &ms->blocks[id];
-	assert(b->state == BLOCK_HOT && b->pins == 0);
-	*b = (struct block){.next = ms->free_head, .state = BLOCK_FREE};
-	ms->free_head = id;
-	ms->n_hot--;
-	ms->n_free++;
+	assert(ms->blocks[id].state == BLOCK_HOT && ms->blocks[id].pins == 0);
+	if (ms->blocks[id].n_ids)
+		tree_unlink(ms, id);
+	store_give_back(ms, id);
 	pthread_mutex_unlock(&ms->lock);
 }
 
@@ -181,7 +184,8 @@ void maskstore_stats(struct maskstore *ms, struct maskstore_stats *out) {
 	pthread_mutex_lock(&ms->lock);
 	*out = (struct maskstore_stats){
 		.block_bytes = ms->block_bytes, .budget_bytes = ms->budget_bytes, .n_blocks_max = ms->n_blocks_max,
-		.n_hot = ms->n_hot, .n_pinned = ms->n_pinned, .n_alloc = ms->n_alloc, .n_free = ms->n_free,
+		.n_hot = ms->n_hot, .n_pinned = ms->n_pinned, .n_cached = ms->n_cached, .n_alloc = ms->n_alloc, .n_free = ms->n_free,
+		.n_evicted = ms->n_evicted, .n_copied = ms->n_copied, .hit_tokens = ms->hit_tokens, .restored_tokens = ms->restored_tokens,
 	};
 	pthread_mutex_unlock(&ms->lock);
 }
@@ -214,7 +218,7 @@ static int find_broken(const struct maskstore *ms) {
 		return 2;
 	if (ms->n_fresh > ms->n_blocks_max || ms->n_hot > ms->budget_bytes / ms->block_bytes || ms->n_alloc - ms->n_free != ms->n_hot)
 		return 3;
-	return 0;
+	return tree_find_broken(ms);
 }
 
 enum err maskstore_check(struct maskstore *ms, struct err_msg *msg) {

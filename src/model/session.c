@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 // One timeline of tokens: which prefix is kept, which blocks hold it, and chunk by chunk the rest.
 //
+// With `share` every evaluated block is published in the store's tree at once, and a timeline that leaves its blocks only drops its
+// pins: the branch stays there until the budget needs it, so coming back to it (undo, another file) evaluates nothing.
+//
 // Invariants: tokens[0..n) are evaluated; their keys and values lie in blocks[0..n_blocks), n_blocks = ceil(n/32) between calls, each
-// pinned once by this session. `logits` belong to position n - 1 if logits_valid. A failed chunk leaves n where it was, so the
+// pinned once by this session and, with `share`, published. Slots that are published are written by nobody: the tail is copied first (own_tail). `logits` belong to position n - 1 if logits_valid. A failed chunk leaves n where it was, so the
 // timeline is always a valid prefix; slots past n hold old finite values that attention never sees.
 // Threads: one caller at a time; the forward pass runs on the pool.
 #include "model/session.h"
 
 #include <assert.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +23,7 @@ struct session {
 	const struct model *model;
 	struct maskstore *store;
 	int capacity_tokens, chunk_tokens;
+	bool share;
 	struct decoder *decoder;
 
 	token_id *tokens;         // [capacity_tokens]
@@ -30,6 +35,7 @@ struct session {
 	const uint32_t **masks;   // [chunk_tokens] bitmaps of the chunk at hand
 	struct arena arena;       // owns the five arrays above
 
+	const _Atomic int *stop;
 	session_each_logits *each;
 	void *each_user;
 	session_mask *mask;
@@ -90,6 +96,7 @@ enum err session_create(const struct model *m, const struct session_options *o, 
 	s->store = o->store;
 	s->capacity_tokens = o->capacity_tokens;
 	s->chunk_tokens = chunk_of(o);
+	s->share = o->share;
 	if (arena_init(&s->arena, own_bytes(m, o)) != ERR_OK || decoder_create(m, &d, &s->decoder) != ERR_OK) {
 		session_destroy(s);
 		return err_set(msg, ERR_NOMEM, "no memory for %zu bytes of session scratch: lower the context size", session_scratch_bytes(m, o));
@@ -103,13 +110,14 @@ enum err session_create(const struct model *m, const struct session_options *o, 
 	return ERR_OK;
 }
 
-// Gives back the blocks past what n_tokens need.
+// Leaves the blocks past what n_tokens need, the last one first.
 static void trim_blocks(struct session *s) {
-	while (s->n_blocks > blocks_for(s->n_tokens)) {
-		block_id id = s->blocks[--s->n_blocks];
-		maskstore_release(s->store, id);
-		maskstore_free(s->store, id);
-	}
+	while (s->n_blocks > blocks_for(s->n_tokens))
+		maskstore_drop(s->store, s->blocks[--s->n_blocks]);
+}
+
+static bool is_sharing(const struct session *s) {
+	return s->share && !s->mask;
 }
 
 void session_destroy(struct session *s) {
@@ -140,6 +148,29 @@ static enum err reserve_blocks(struct session *s, int n_tokens, struct err_msg *
 	return ERR_OK;
 }
 
+// Makes the slots from n_tokens on the session's own: a published tail that goes on differently is copied.
+static enum err own_tail(struct session *s, struct err_msg *msg) {
+	int slot = s->n_tokens % KV_BLOCK_TOKENS;
+	if (slot == 0)
+		return ERR_OK;
+	block_id *tail = &s->blocks[s->n_tokens / KV_BLOCK_TOKENS], copy;
+	if (maskstore_is_writable(s->store, *tail, slot))
+		return ERR_OK;
+	if (maskstore_copy(s->store, *tail, &copy) != ERR_OK)
+		return err_set(msg, ERR_NOMEM, "the KV budget is used up at %d tokens: raise it or shorten the context", s->n_tokens);
+	maskstore_drop(s->store, *tail);
+	*tail = copy;
+	return ERR_OK;
+}
+
+// Tells the store which tokens the blocks of [first, n_tokens) hold.
+static void publish(struct session *s, int first) {
+	for (int b = first / KV_BLOCK_TOKENS; b < blocks_for(s->n_tokens); b++) {
+		int begin = b * KV_BLOCK_TOKENS, n = s->n_tokens - begin < KV_BLOCK_TOKENS ? s->n_tokens - begin : KV_BLOCK_TOKENS;
+		maskstore_publish(s->store, &s->blocks[b], b ? s->blocks[b - 1] : BLOCK_NONE, s->tokens + begin, n);
+	}
+}
+
 // Asks for the bitmaps of the chunk at the end of the timeline.
 static enum err collect_masks(struct session *s, int n, struct err_msg *msg) {
 	for (int t = 0; t < n; t++) {
@@ -153,7 +184,9 @@ static enum err collect_masks(struct session *s, int n, struct err_msg *msg) {
 
 // Evaluates tokens[n] at the end of the timeline, n ≤ chunk_tokens; `last`: logits are wanted.
 static enum err evaluate_chunk(struct session *s, const token_id *tokens, int n, bool last, const _Atomic int *cancel, struct err_msg *msg) {
-	enum err e = reserve_blocks(s, s->n_tokens + n, msg);
+	enum err e = own_tail(s, msg);
+	if (e == ERR_OK)
+		e = reserve_blocks(s, s->n_tokens + n, msg);
 	if (e == ERR_OK && s->mask)
 		e = collect_masks(s, n, msg);
 	if (e != ERR_OK)
@@ -168,6 +201,8 @@ static enum err evaluate_chunk(struct session *s, const token_id *tokens, int n,
 	memmove(s->tokens + s->n_tokens, tokens, (size_t)n * sizeof *tokens);
 	s->n_tokens += n;
 	s->logits_valid = last;
+	if (is_sharing(s))
+		publish(s, s->n_tokens - n);
 	return ERR_OK;
 }
 
@@ -178,6 +213,8 @@ static enum err evaluate_rest(struct session *s, const token_id *tokens, int n, 
 		int rest = n - s->n_tokens;
 		int chunk = rest < s->chunk_tokens ? rest : s->chunk_tokens;
 		e = evaluate_chunk(s, tokens + s->n_tokens, chunk, chunk == rest, cancel, msg);
+		if (e == ERR_OK && s->n_tokens < n && s->stop && atomic_load_explicit(s->stop, memory_order_relaxed))
+			e = err_set(msg, ERR_CANCELLED, "stopped between chunks");
 	}
 	trim_blocks(s);
 	return e;
@@ -199,6 +236,32 @@ static int common_prefix(const struct session *s, const token_id *tokens, int n)
 	return i;
 }
 
+// Goes over to the branch of the store's tree that shares more of tokens[n] than the timeline does with its first `hit`. Returns the new hit.
+static int adopt(struct session *s, const token_id *tokens, int n, int hit) {
+	int first = hit / KV_BLOCK_TOKENS, begin = first * KV_BLOCK_TOKENS;
+	block_id parent = first ? s->blocks[first - 1] : BLOCK_NONE;
+	if (begin + maskstore_probe(s->store, parent, tokens + begin, n - begin) <= hit)
+		return hit;
+	session_rewind(s, (size_t)begin);
+	int found = maskstore_find(s->store, parent, tokens + begin, n - begin, s->blocks + first);
+	memmove(s->tokens + begin, tokens + begin, (size_t)found * sizeof *tokens);
+	s->n_tokens = begin + found;
+	s->n_blocks = blocks_for(s->n_tokens);
+	s->logits_valid = false;
+	return s->n_tokens;
+}
+
+size_t session_probe(const struct session *s, const token_id *tokens, size_t n) {
+	if (n > (size_t)s->capacity_tokens)
+		n = (size_t)s->capacity_tokens;
+	int hit = common_prefix(s, tokens, (int)n);
+	if (!is_sharing(s))
+		return (size_t)hit;
+	int first = hit / KV_BLOCK_TOKENS, begin = first * KV_BLOCK_TOKENS;
+	int found = begin + maskstore_probe(s->store, first ? s->blocks[first - 1] : BLOCK_NONE, tokens + begin, (int)n - begin);
+	return (size_t)(found > hit ? found : hit);
+}
+
 enum err session_sync(struct session *s, const token_id *tokens, size_t n, const _Atomic int *cancel, struct session_sync_result *result,
                       struct err_msg *msg) {
 	if (n < 1 || n > (size_t)s->capacity_tokens)
@@ -207,6 +270,8 @@ enum err session_sync(struct session *s, const token_id *tokens, size_t n, const
 	if (e != ERR_OK)
 		return e;
 	int hit = common_prefix(s, tokens, (int)n);
+	if (is_sharing(s) && hit < (int)n)
+		hit = adopt(s, tokens, (int)n, hit);
 	if (hit == (int)n && !(s->n_tokens == hit && s->logits_valid))
 		hit--; // the last token again, for its logits
 	session_rewind(s, (size_t)hit);
@@ -229,6 +294,10 @@ enum err session_step(struct session *s, token_id token, const _Atomic int *canc
 
 const float *session_logits(const struct session *s) {
 	return s->logits_valid ? s->logits : NULL;
+}
+
+void session_set_stop(struct session *s, const _Atomic int *stop) {
+	s->stop = stop;
 }
 
 void session_set_each(struct session *s, session_each_logits *each, void *user) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A session: one token timeline on a shared model. Owns KV blocks of a mask store, logits and scratch.
 //
-// One call takes the whole token list (session_sync), keeps the longest common prefix with what is already evaluated,
-// evaluates the rest, and says how much was reused. Single-threaded: one caller at a time; kernels run on the pool.
+// One call takes the whole token list (session_sync), keeps the longest common prefix with what is already evaluated, takes what follows from
+// the store if it is there (other branches, other sessions; options.share), evaluates the rest, and says how much was reused.
+// Single-threaded: one caller at a time; kernels run on the pool.
 //
 // Determinism: the same tokens give the same logits, bit for bit, whatever was reused, at any number of threads, any chunk size
 // and any kernel set (kernels.h, ARITHMETIC).
@@ -12,6 +13,7 @@
 #ifndef MASKSTORE_MODEL_SESSION_H
 #define MASKSTORE_MODEL_SESSION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,13 +32,15 @@ struct session_options {
 	enum activation activation; // F32 is the reference mode
 	struct maskstore *store;    // borrowed, must outlive the session; its geometry fits the model
 	struct pool *pool;          // borrowed, must outlive the session; one session at a time uses it
+	bool share;                 // publish blocks in the store's tree and look there; all sharing sessions of a store have the same model and
+	                            // activation (the caller's duty). Off while a custom mask is set
 };
 #define SESSION_MAX_TOKENS (1 << 20)
 #define SESSION_MAX_CHUNK 1024
 #define SESSION_DEFAULT_CHUNK 256
 
 struct session_sync_result {
-	int hit_tokens; // taken from what was there
+	int hit_tokens; // taken from what was there, this timeline or the store
 	int new_tokens; // evaluated in this call
 };
 
@@ -57,10 +61,18 @@ void session_destroy(struct session *s);
 enum err session_sync(struct session *s, const token_id *tokens, size_t n, const _Atomic int *cancel,
                       struct session_sync_result *result, struct err_msg *msg) ERR_MUST_CHECK;
 
+// How many of tokens[n] a session_sync would take from what is there. Changes nothing.
+size_t session_probe(const struct session *s, const token_id *tokens, size_t n);
+
+// A softer `cancel` for the next session_sync calls (null: none): looked at behind each chunk but the last, so that a call always gets on. Borrowed until the
+// next session_set_stop.
+void session_set_stop(struct session *s, const _Atomic int *stop);
+
 // Appends one token and evaluates it. Errors as session_sync.
 enum err session_step(struct session *s, token_id token, const _Atomic int *cancel, struct err_msg *msg) ERR_MUST_CHECK;
 
-// Shortens the timeline to its first n tokens (n ≤ length; no effect if equal). Logits become invalid unless equal. Frees blocks.
+// Shortens the timeline to its first n tokens (n ≤ length; no effect if equal). Logits become invalid unless equal. Blocks are freed, or stay
+// in the store for later (share).
 void session_rewind(struct session *s, size_t n);
 
 // Logits [n_vocab] after the last token, valid until the next call that changes the session; null when not valid.

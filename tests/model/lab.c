@@ -76,7 +76,7 @@ void rig_open(struct rig *rig, const struct lab *lab, const struct rig_options *
 		fail_msg("%s", msg.text);
 	struct session_options so = {
 		.capacity_tokens = o->capacity_tokens, .chunk_tokens = o->chunk_tokens, .activation = o->activation, .store = rig->store,
-		.pool = lab->pools[o->n_threads],
+		.pool = lab->pools[o->n_threads], .share = o->share,
 	};
 	if (session_create(m, &so, &rig->session, &msg) != ERR_OK)
 		fail_msg("%s", msg.text);
@@ -84,6 +84,7 @@ void rig_open(struct rig *rig, const struct lab *lab, const struct rig_options *
 
 void rig_close(struct rig *rig) {
 	session_destroy(rig->session);
+	maskstore_clear(rig->store);
 	struct err_msg msg = {""};
 	if (maskstore_check(rig->store, &msg) != ERR_OK)
 		fail_msg("%s", msg.text);

@@ -29,6 +29,7 @@ struct rig_options {
 	bool scalar;
 	int n_threads, chunk_tokens, capacity_tokens;
 	int n_blocks; // of the store; 0: enough for the capacity
+	bool share;   // session_options.share
 	enum activation activation;
 	enum kv_type kv_type;
 };
