@@ -23,11 +23,11 @@ struct engine_options cli_engine_options(const struct cli *c) {
 		.model_path = f->model,
 		.n_threads = f->threads,
 		.max_context_tokens = f->max_context,
-		.deadline_ms = f->deadline_ms,
+		.deadline_ms = f->deadline_ms == CONFIG_DEADLINE_UNSET ? 0 : f->deadline_ms, // a command line waits
 		.max_new_tokens_line = f->max_new_tokens ? f->max_new_tokens : LIMIT_NEW_TOKENS_LINE,
 		.max_new_tokens_block = f->max_new_tokens ? f->max_new_tokens : LIMIT_NEW_TOKENS_BLOCK,
 		.activation = activations && !strcmp(activations, "f32") ? ACTIVATION_F32 : ACTIVATION_Q8,
-		.kv_type = kv && !strcmp(kv, "f32") ? KV_F32 : KV_F16,
+		.kv_type = kv && !strcmp(kv, "f32") ? KV_F32 : kv && !strcmp(kv, "bf16") ? KV_BF16 : KV_F16,
 		.cpu_flags = f->scalar_kernels ? 0 : cpu_flags(),
 		.strategy = f->strategy,
 	};

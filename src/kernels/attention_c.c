@@ -14,16 +14,19 @@ struct partial {
 };
 
 static float load_kv(enum kv_type type, const void *block, size_t i) {
-	return type == KV_F16 ? load_f16((const uint8_t *)block + 2 * i) : ((const float *)block)[i];
+	if (type == KV_F32)
+		return ((const float *)block)[i];
+	const uint8_t *p = (const uint8_t *)block + 2 * i;
+	return type == KV_F16 ? load_f16(p) : bf16_to_f32(load_u16(p));
 }
 
 static void store_kv(enum kv_type type, void *block, size_t i, float value) {
-	if (type == KV_F16) {
-		uint16_t h = f32_to_f16(value);
-		memcpy((uint8_t *)block + 2 * i, &h, sizeof h);
-	} else {
+	if (type == KV_F32) {
 		((float *)block)[i] = value;
+		return;
 	}
+	uint16_t h = type == KV_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+	memcpy((uint8_t *)block + 2 * i, &h, sizeof h);
 }
 
 void kv_store_scalar(enum kv_type type, int head_dim, int slot, const float *k, const float *v, void *k_block,

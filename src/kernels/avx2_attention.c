@@ -53,6 +53,9 @@ struct product {
 ALWAYS_INLINE __m256 load_eight(const void *p, size_t i, enum kv_type type) {
 	if (type == KV_F16)
 		return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)((const uint8_t *)p + 2 * i)));
+	if (type == KV_BF16)
+		return _mm256_castsi256_ps(_mm256_slli_epi32(
+			_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)((const uint8_t *)p + 2 * i))), 16));
 	return _mm256_loadu_ps((const float *)p + i);
 }
 
@@ -72,7 +75,7 @@ ALWAYS_INLINE void outer(const struct product *p, int at, const char *ahead, int
 			__m256 m1 = V > 1 ? load_eight(m, i + 8, type) : zero;
 			__m256 m2 = V > 2 ? load_eight(m, i + 16, type) : zero;
 			__m256 m3 = V > 2 ? load_eight(m, i + 24, type) : zero;
-			if (type == KV_F16 && ahead) {
+			if (type != KV_F32 && ahead) {
 				__builtin_prefetch(ahead, 0, 3);
 				ahead += 64;
 			}
@@ -116,13 +119,14 @@ typedef void outer_fn(const struct product *p, int at, const char *ahead);
 	DEFINE_OUTER(5, 2, type) DEFINE_OUTER(6, 2, type) DEFINE_OUTER(1, 4, type) DEFINE_OUTER(2, 4, type)
 DEFINE_OUTERS(KV_F16)
 DEFINE_OUTERS(KV_F32)
+DEFINE_OUTERS(KV_BF16)
 // [type][log2 V][R - 1]: the tiles whose sums fit the 16 registers.
 #define OUTER_ROW(type) \
 	{{outer_1_1_##type, outer_2_1_##type, outer_3_1_##type, outer_4_1_##type, outer_5_1_##type, outer_6_1_##type, \
 	  outer_7_1_##type, outer_8_1_##type}, \
 	 {outer_1_2_##type, outer_2_2_##type, outer_3_2_##type, outer_4_2_##type, outer_5_2_##type, outer_6_2_##type}, \
 	 {outer_1_4_##type, outer_2_4_##type}}
-static outer_fn *const outers[2][3][8] = {OUTER_ROW(KV_F16), OUTER_ROW(KV_F32)};
+static outer_fn *const outers[3][3][8] = {OUTER_ROW(KV_F16), OUTER_ROW(KV_F32), OUTER_ROW(KV_BF16)};
 #undef OUTER_ROW
 #undef DEFINE_OUTERS
 #undef DEFINE_OUTER
@@ -153,34 +157,44 @@ static int unit_positions(int pos, int p0) {
 	return min_int((pos - p0 + 8) / 8 * 8, KV_UNIT_TOKENS);
 }
 
-static void convert_k(const void *from, float *to, size_t n) {
+ALWAYS_INLINE void convert_k(const void *from, float *to, size_t n, enum kv_type type) {
 	for (size_t i = 0; i < n; i += 8)
-		_mm256_store_ps(to + i, load_eight(from, i, KV_F16));
+		_mm256_store_ps(to + i, load_eight(from, i, type));
 }
 
 // Block b of V into the slices of unit_v.
-static void convert_v(const struct attend *s, const void *from, int b) {
+ALWAYS_INLINE void convert_v(const struct attend *s, const void *from, int b, enum kv_type type) {
 	for (size_t p = 0; p < KV_BLOCK_TOKENS; p++)
 		for (size_t d = 0; d < s->d; d += 8) {
 			float *slice = s->unit_v + d / 16 * 16 * KV_UNIT_TOKENS;
-			_mm256_store_ps(slice + ((size_t)b * KV_BLOCK_TOKENS + p) * 16 + d % 16, load_eight(from, p * s->d + d, KV_F16));
+			_mm256_store_ps(slice + ((size_t)b * KV_BLOCK_TOKENS + p) * 16 + d % 16, load_eight(from, p * s->d + d, type));
 		}
+}
+
+// Block b of the unit as f32, one copy of the loops for each type.
+static void convert_block(struct attend *s, const void *k, const void *v, int b) {
+	size_t n = s->d * KV_BLOCK_TOKENS;
+	if (s->a->kv_type == KV_F16) {
+		convert_k(k, s->unit_k + (size_t)b * n, n, KV_F16);
+		convert_v(s, v, b, KV_F16);
+	} else {
+		convert_k(k, s->unit_k + (size_t)b * n, n, KV_BF16);
+		convert_v(s, v, b, KV_BF16);
+	}
 }
 
 // Points k and v at the unit's blocks, converted if that pays.
 static void load_unit(struct attend *s, int p0, int n_blocks, int n_rows) {
 	const struct attention_args *a = s->a;
 	const void *const *k = a->k_blocks + p0 / KV_BLOCK_TOKENS, *const *v = a->v_blocks + p0 / KV_BLOCK_TOKENS;
-	s->converted = a->kv_type == KV_F16 && n_rows > DIRECT_ROWS;
+	s->converted = a->kv_type != KV_F32 && n_rows > DIRECT_ROWS;
 	s->type = s->converted ? KV_F32 : a->kv_type;
 	size_t n = s->d * KV_BLOCK_TOKENS;
 	for (int b = 0; b < n_blocks; b++) {
 		s->k[b] = s->converted ? s->unit_k + (size_t)b * n : k[b];
 		s->v[b] = v[b];
-		if (s->converted) {
-			convert_k(k[b], s->unit_k + (size_t)b * n, n);
-			convert_v(s, v[b], b);
-		}
+		if (s->converted)
+			convert_block(s, k[b], v[b], b);
 	}
 	s->k[n_blocks] = a->pos[a->n_rows - 1] >= p0 + n_blocks * KV_BLOCK_TOKENS ? k[n_blocks] : NULL;
 }

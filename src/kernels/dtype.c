@@ -29,7 +29,7 @@ size_t dtype_row_bytes(enum dtype type, int k) {
 }
 
 int kv_type_bytes(enum kv_type type) {
-	return type == KV_F16 ? 2 : 4;
+	return type == KV_F32 ? 4 : 2;
 }
 
 // Low nibbles are values 0..15, high nibbles 16..31.

@@ -65,7 +65,7 @@ struct weight {
 };
 
 // Element type of KV blocks.
-enum kv_type { KV_F16 = 0, KV_F32 = 1 };
+enum kv_type { KV_F16 = 0, KV_F32 = 1, KV_BF16 = 2 };
 // Bytes of one element.
 int kv_type_bytes(enum kv_type type);
 

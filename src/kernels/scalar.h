@@ -55,6 +55,14 @@ static inline float bf16_to_f32(uint16_t h) {
 	return f32_from_bits((uint32_t)h << 16);
 }
 
+// Float to bfloat16, round-half-even; NaN stays NaN (quiet).
+static inline uint16_t f32_to_bf16(float x) {
+	uint32_t u = f32_bits(x);
+	if ((u & 0x7fffffffu) > 0x7f800000u)
+		return (uint16_t)(u >> 16 | 0x40u);
+	return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
 static inline uint16_t load_u16(const void *p) {
 	uint16_t u;
 	memcpy(&u, p, sizeof u);

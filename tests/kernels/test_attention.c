@@ -100,9 +100,14 @@ static void attend(struct scene *s, const struct kernels *set, int begin, int n)
 }
 
 static double stored(const struct scene *s, const void *block, int i) {
-	if (s->type == KV_F16)
-		return (double)f16_to_f32(((const uint16_t *)block)[i]);
-	return (double)((const float *)block)[i];
+	if (s->type == KV_F32)
+		return (double)((const float *)block)[i];
+	uint16_t h = ((const uint16_t *)block)[i];
+	return (double)(s->type == KV_F16 ? f16_to_f32(h) : bf16_to_f32(h));
+}
+
+static uint16_t half(enum kv_type type, float x) {
+	return type == KV_F16 ? f32_to_f16(x) : f32_to_bf16(x);
 }
 
 static bool visible(const struct scene *s, int r, int p) {
@@ -164,7 +169,7 @@ static struct scene *nth_scene(size_t i, enum kv_type type) {
 static void test_truth(void **state) {
 	(void)state;
 	for (size_t i = 0; i < N_SHAPES; i++)
-		for (enum kv_type type = KV_F16; type <= KV_F32; type++) {
+		for (enum kv_type type = KV_F16; type <= KV_BF16; type++) {
 			struct scene *s = nth_scene(i, type);
 			check_truth(s);
 			free_scene(s);
@@ -174,7 +179,7 @@ static void test_truth(void **state) {
 static void test_equal(void **state) {
 	(void)state;
 	for (size_t i = 0; i < N_SHAPES; i++)
-		for (enum kv_type type = KV_F16; type <= KV_F32; type++) {
+		for (enum kv_type type = KV_F16; type <= KV_BF16; type++) {
 			struct scene *s = nth_scene(i, type);
 			size_t n_bytes = sizeof(float) * (size_t)(s->n_rows * s->d);
 			float *expected = alloc_bytes(n_bytes);
@@ -247,7 +252,7 @@ static void test_kv_store(void **state) {
 	enum { D = 40, N = D * KV_BLOCK_TOKENS };
 	struct rng g = {11};
 	const struct kernels *sets[] = {scalar_set(), fast_set() ? fast_set() : scalar_set()};
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
 		uint16_t kb[N], vb[N];
 		memset(kb, 0xee, sizeof kb);
 		memset(vb, 0xee, sizeof vb);
@@ -257,11 +262,12 @@ static void test_kv_store(void **state) {
 			memcpy(k + d, &bits, 4);
 			v[d] = rng_float(&g);
 		}
-		sets[i]->kv_store(KV_F16, D, 5, k, v, kb, vb);
+		enum kv_type type = i < 2 ? KV_F16 : KV_BF16;
+		sets[i % 2]->kv_store(type, D, 5, k, v, kb, vb);
 		for (int d = 0; d < D; d++)
 			for (int slot = 0; slot < KV_BLOCK_TOKENS; slot++) {
-				assert_int_equal(kb[d * KV_BLOCK_TOKENS + slot], slot == 5 ? f32_to_f16(k[d]) : 0xeeee);
-				assert_int_equal(vb[slot * D + d], slot == 5 ? f32_to_f16(v[d]) : 0xeeee);
+				assert_int_equal(kb[d * KV_BLOCK_TOKENS + slot], slot == 5 ? half(type, k[d]) : 0xeeee);
+				assert_int_equal(vb[slot * D + d], slot == 5 ? half(type, v[d]) : 0xeeee);
 			}
 	}
 }

@@ -70,6 +70,7 @@ static void test_sizes(void **state) {
 	assert_int_equal(dtype_row_bytes(DTYPE_F32, 7), 28);
 	assert_int_equal(kv_type_bytes(KV_F16), 2);
 	assert_int_equal(kv_type_bytes(KV_F32), 4);
+	assert_int_equal(kv_type_bytes(KV_BF16), 2);
 }
 
 int main(int argc, char **argv) {

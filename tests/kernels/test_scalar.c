@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // 16-bit floats and exp: against definitions in double precision.
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,6 +70,27 @@ static void test_float_to_half(void **state) {
 	assert_int_equal(f32_to_f16(-INFINITY), 0xfc00);
 }
 
+// Every bfloat16 comes back; between two neighbours the nearer one is taken, the even one in the middle.
+static void test_bfloat16(void **state) {
+	(void)state;
+	for (uint32_t h = 0; h < 0x10000; h++) {
+		float x = bf16_to_f32((uint16_t)h);
+		if (isnan(x)) {
+			assert_int_equal(f32_to_bf16(x), h | 0x40);
+			continue;
+		}
+		assert_int_equal(f32_to_bf16(x), h);
+		float next = bf16_to_f32((uint16_t)(h + 1));
+		if (isinf(x) || isinf(next) || isnan(next) || h == 0x7fff || h == 0xffff)
+			continue;
+		float tie = (float)(((double)x + (double)next) / 2);
+		assert_int_equal(f32_to_bf16(tie), h & 1 ? h + 1 : h);
+		assert_int_equal(f32_to_bf16(nextafterf(tie, x)), h);
+		assert_int_equal(f32_to_bf16(nextafterf(tie, next)), h + 1);
+	}
+	assert_int_equal(f32_to_bf16(FLT_MAX), 0x7f80); // rounds to infinity
+}
+
 static void test_exp_accuracy(void **state) {
 	(void)state;
 	double worst = 0;
@@ -98,7 +120,7 @@ static void test_exp_limits(void **state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_half_to_float), cmocka_unit_test(test_float_to_half),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_half_to_float), cmocka_unit_test(test_float_to_half), cmocka_unit_test(test_bfloat16),
 	                                   cmocka_unit_test(test_exp_accuracy), cmocka_unit_test(test_exp_limits)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

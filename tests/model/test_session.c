@@ -110,7 +110,7 @@ static void test_reuse_equals_recompute(void **state) {
 	for (int i = 0; i < N_SEQUENCES; i++) {
 		const struct lab *lab = &labs->lab[i * 5 / 64 % LAB_N_MODELS];
 		struct rig_options o = {.scalar = i % 20 == 0, .n_threads = 1 + (i >> 1 & 1), .chunk_tokens = chunks[i >> 2 & 3], .capacity_tokens = CAPACITY,
-		                        .activation = i >> 4 & 1 ? ACTIVATION_F32 : ACTIVATION_Q8, .kv_type = i >> 5 & 1 ? KV_F32 : KV_F16};
+		                        .activation = i >> 4 & 1 ? ACTIVATION_F32 : ACTIVATION_Q8, .kv_type = (enum kv_type)(i / 32 % 3)};
 		struct rig rig;
 		struct text text = {.n = 1 + (int)tiny_draw(&seed, i % 16 ? 60 : 400)}, old = {.n = 0};
 		draw_tokens(text.tokens, text.n, &seed);
