@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The cold mask archive: full blocks at rest as zlib extents, in RAM and on disk, written and restored by one worker thread.
+// The cold mask archive: full blocks at rest as zlib extents, in RAM and on disk, packed and written by one worker thread at low priority,
+// restored by another that never waits for a write.
 //
 // An extent is one block: header (magic, format version, key, parent key, 32 token ids, sizes), payload split into byte planes
 // (mantissa planes raw, the top plane deflated with Z_HUFFMAN_ONLY; docs in extent.h), CRC-32 over all of it. On disk an extent is
@@ -8,9 +9,10 @@
 // and checksum must fit, else it is a miss and the file is removed.
 //
 // The folder is shared by servers: no locks, no index file. Use is remembered in the files' times, so the least recently used goes
-// first, with a bonus for hits that halves with time (archive.c). Files are 0600, folders 0700.
+// first, with a bonus for hits that halves with time (archive_disk.c). Files are 0600, folders 0700.
 //
-// Threads: all functions may be called from any thread; callbacks run on the worker. Zlib runs on the worker only.
+// Threads: all functions may be called from any thread; callbacks run on the writing worker. Zlib runs on the workers only. Nobody may be
+// inside a function of an archive that is being closed.
 #ifndef MASKSTORE_ARCHIVE_H
 #define MASKSTORE_ARCHIVE_H
 
@@ -30,7 +32,7 @@ struct archive_options {
 	const char *dir;            // copied; folder of all roots; null: RAM only
 	uint64_t disk_budget_bytes; // of the whole of `dir`, all roots together
 	uint64_t ram_budget_bytes;  // compressed extents kept in RAM (blocks that may not go to disk, and the most recent ones)
-	int prefetch_blocks;        // MS_PREFETCH: blocks the worker may decode ahead of the one that is waited for, ≥ 1
+	int prefetch_blocks;        // MS_PREFETCH: files that are opened and read ahead of the block that is restored, 1..64 (clamped)
 };
 
 // What names a block and lets a hit be checked.
@@ -51,26 +53,28 @@ struct archive_stats { // a consistent snapshot
 	bool disk_off;                       // writing was given up until the next opening
 };
 
-// Starts the worker, which makes the folder, removes what is of no use (temporary files older than a minute, unknown versions) and
+// Starts the workers; the writing one makes the folder, removes what is of no use (temporary files older than a minute, unknown versions) and
 // counts what is there. A folder that cannot be made or written is no error: the archive then works in RAM and says so in stats.
 // ERR_NOMEM, ERR_ARG (geometry).
 enum err archive_open(const struct archive_options *o, struct archive **out, struct err_msg *msg) ERR_MUST_CHECK;
-// Finishes queued writes for at most `flush_ms`, drops the rest, joins the worker. Accepts null.
+// Finishes queued writes for at most `flush_ms`, drops the rest, joins the workers. Accepts null.
 void archive_close(struct archive *a, int flush_ms);
 
 // Whether a block is there, as far as can be told without reading it (RAM table, else the file's existence). May be wrong in both
 // directions for an instant; archive_restore tells.
 bool archive_has(struct archive *a, const struct kv_key *key);
 
-// Called on the worker when the payload is no longer needed (written, refused or dropped).
+// Called on the writing worker, with no lock held, when the payload is no longer needed (packed, refused or dropped).
 typedef void archive_put_done(void *user, uint32_t block);
 // Queues a full block's payload [block_bytes] to be packed; borrowed until `done` is called with `block`. False, without calling `done`,
-// if it is there already, the queue is full or memory is out. `to_disk`: else it is kept in RAM only.
+// if it is there already, the queue is full or memory is out. `to_disk`: else it is kept in RAM only. The key must be kv_key_next of parent
+// and ids. Until it is packed a queued block is restored from the payload itself. A block that is there in RAM only and may go to disk
+// by this call is written from RAM.
 bool archive_put(struct archive *a, const struct archive_block *b, const void *payload, bool to_disk, archive_put_done *done,
                  void *user, uint32_t block);
 
 // One restore in order: asks for a chain of blocks, then waits for them one after another.
-// `payloads[i]` [block_bytes] receives block i. Blocks are read ahead up to the prefetch depth. Stops at the first block that is
+// `payloads[i]` [block_bytes, aligned to 4] receives block i. Files are read ahead up to the prefetch depth. Stops at the first block that is
 // missing, corrupt, or does not name the parent and ids that are asked for, and returns how many were restored (0..n). Stops early
 // when *cancel becomes non-zero (may be null). Payloads past the count are unspecified but written by nobody after the return.
 size_t archive_restore(struct archive *a, const struct archive_block *blocks, void *const *payloads, size_t n, const _Atomic int *cancel);
@@ -82,15 +86,17 @@ bool archive_flush(struct archive *a, int timeout_ms);
 // --- the folder without a server (maskstore store verify|clear, inspect store)
 
 struct archive_folder_report {
-	uint64_t roots, extents, bytes, raw_bytes;
+	uint64_t roots, extents, bytes;
+	uint64_t raw_bytes; // before packing; 0 where contents are not read
 	uint64_t corrupt, unknown_version, temporary;
 };
-// Reads every extent of the folder and checks it; `remove_bad` removes what is corrupt, unknown or temporary. ERR_IO if the folder
-// can't be read; a missing folder is empty. Streams: memory for one extent.
+// Reads every extent of the folder and checks it; `remove_bad` removes what is corrupt, unknown, or temporary and older than a minute (a
+// younger one may be in use). `extents`, `bytes` and `raw_bytes` count what is good. ERR_IO if the folder can't be read, ERR_NOMEM; a missing folder is empty. Streams: memory for one extent.
 enum err archive_folder_verify(const char *dir, bool remove_bad, struct archive_folder_report *out, struct err_msg *msg) ERR_MUST_CHECK;
 // Counts without reading contents.
 enum err archive_folder_list(const char *dir, struct archive_folder_report *out, struct err_msg *msg) ERR_MUST_CHECK;
-// Removes every extent and temporary file (nothing else) below the folder.
+// Removes every extent and temporary file below the folder, and folders of roots that are empty then; nothing else. The report counts what
+// was removed. ERR_IO if something could not be removed (the report is filled).
 enum err archive_folder_clear(const char *dir, struct archive_folder_report *out, struct err_msg *msg) ERR_MUST_CHECK;
 
 #endif

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// Private to archive*.c: what the front door (archive.c), the two workers (archive_workers.c), the table of what is in RAM
+// (archive_table.c) and the folder (archive_disk.c) share.
+//
+// An entry is a block that is queued, held in RAM, or being written. Callers add entries, only the writer changes or removes them; the
+// reader uses an entry's bytes outside the lock while it holds `readers`, and the writer frees bytes and gives payloads back only at 0.
+//
+// Threads: `lock` guards the table, the queue, jobs, stats and all fields of entries that are not said to be constant. No callback and no
+// system call on files is made under it.
+#ifndef MASKSTORE_ARCHIVE_INTERNAL_H
+#define MASKSTORE_ARCHIVE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "maskstore/archive.h"
+#include "maskstore/extent.h"
+
+#define ARCHIVE_QUEUE 1024         // payloads that may be borrowed at once: eight files of 4,000 tokens
+#define ARCHIVE_MAX_PREFETCH 64    // open files per restore
+#define ARCHIVE_PATH_BYTES 4096
+#define ARCHIVE_HEX_BYTES 65       // a key in hexadecimal with its zero
+#define ARCHIVE_TEMP_AGE_S 60      // a temporary file older than this belongs to nobody
+#define ARCHIVE_MAX_FAILURES 3     // failed writes in a row after which writing is given up
+
+struct entry {
+	struct archive_block name;     // constant
+	struct entry *in_bucket;       // next of its bucket
+	struct entry *newer, *older;   // in the list of `on_disk`'s value, while bytes are held
+	struct entry *queued;          // next in the queue
+	bool to_disk;
+	bool on_disk;
+	uint32_t readers;
+	const void *payload;           // borrowed, until done
+	archive_put_done *done;
+	void *user;
+	uint32_t block;
+	uint8_t *bytes;                // owned: the extent
+	size_t n_bytes;
+};
+
+struct entry_list {
+	struct entry *newest, *oldest;
+};
+
+struct restore_job { // on the stack of who waits
+	const struct archive_block *blocks;
+	void *const *payloads;
+	size_t n, n_restored;
+	const _Atomic int *cancel;
+	bool finished;
+	struct restore_job *next;
+};
+
+struct archive {
+	struct archive_options options; // dir: own copy or null
+	size_t block_bytes, extent_bytes; // of a block; most of an extent
+	char *root_path;                // dir/<root key>; null: RAM only
+	pthread_t writer, reader;
+	struct extent_codec *writer_codec, *reader_codec;
+	uint8_t *writer_buffer, *reader_buffer; // [extent_bytes + 1]
+	_Atomic int64_t close_at_us;    // queued writes after this are dropped
+	_Atomic bool closing;           // set after close_at_us
+
+	pthread_mutex_t lock;
+	pthread_cond_t writer_wake, reader_wake, changed; // changed: job finished, writer idle, readers of an entry 0
+	struct entry **buckets;
+	size_t n_buckets;               // power of two
+	struct entry_list ram_only, ram_copy; // by on_disk
+	struct entry *queue_head, *queue_tail;
+	size_t n_queued;
+	bool writer_busy;               // also while the folder is scanned after opening
+	struct restore_job *jobs, *last_job;
+	struct archive_stats stats;
+
+	// The writer's own.
+	uint64_t written_since_scan;
+	uint32_t temp_counter;
+	int failures;
+};
+
+// --- archive_table.c: all under the lock
+
+enum err table_init(struct archive *a) ERR_MUST_CHECK;
+void table_finish(struct archive *a); // frees all entries
+struct entry *table_find(const struct archive *a, const struct kv_key *key);
+void table_add(struct archive *a, struct entry *e);
+// Takes the entry out of table and list and frees it with its bytes.
+void table_drop(struct archive *a, struct entry *e);
+// Gives an entry its bytes (taken) and puts it in the list that fits.
+void table_hold(struct archive *a, struct entry *e, uint8_t *bytes, size_t n_bytes);
+// Moves an entry with bytes to the newest place of the list that fits `on_disk`.
+void table_use(struct archive *a, struct entry *e, bool on_disk);
+// Drops old entries until n_bytes more fit into the RAM budget: first those that are on disk too, then, if `all`, the others. False if they don't.
+bool table_make_room(struct archive *a, size_t n_bytes, bool all);
+
+void queue_push(struct archive *a, struct entry *e);
+struct entry *queue_pop(struct archive *a);
+
+// --- archive_workers.c
+
+// Whether the archive closes and its time for flushing is over: the writer then stops what it does.
+bool archive_stops(const struct archive *a);
+void *archive_writer(void *arg);
+void *archive_reader(void *arg);
+
+// --- archive_disk.c
+
+// The path of a block's file. False if it does not fit.
+bool disk_path(const struct archive *a, const struct kv_key *key, char out[ARCHIVE_PATH_BYTES]);
+void disk_hex(const struct kv_key *key, char out[ARCHIVE_HEX_BYTES]);
+bool disk_exists(const struct archive *a, const struct kv_key *key);
+// Opens a block's file and asks the system to read it ahead; -1 if there is none.
+int disk_open(const struct archive *a, const struct kv_key *key);
+// Reads a whole file of at most cap_bytes; 0 if it isn't a regular file, is larger, or can't be read.
+size_t disk_read(int fd, uint8_t *out, size_t cap_bytes);
+// Remembers a use in the file's time.
+void disk_touch_file(int fd);
+void disk_touch(const struct archive *a, const struct kv_key *key);
+// Removes a block's file that a check refused.
+void disk_remove(struct archive *a, const struct kv_key *key);
+// Writes an extent under its name, making room before. Writer only. False if it isn't there afterwards.
+bool disk_write(struct archive *a, const struct kv_key *key, const uint8_t *data, size_t n_bytes);
+// Makes the folder, removes what is of no use, counts the rest. Writer only, once.
+void disk_prepare(struct archive *a);
+
+// --- archive_folder.c
+
+enum folder_kind { FOLDER_EXTENT, FOLDER_TEMP, FOLDER_ROOT };
+
+struct folder_item {
+	enum folder_kind kind;
+	const char *root; // name of the root's folder
+	const char *name; // of the file in it; of FOLDER_ROOT: of the folder in `dir`
+	int dir_fd;       // of the folder that holds it
+	uint64_t n_bytes;
+	int64_t used_us;  // the file's time
+};
+
+// Calls `visit` for every extent and temporary file below `dir`, and for every root after its files, until it says false. Names that the
+// archive does not make, and what is not a regular file, are passed over. ERR_IO; a missing folder is empty.
+typedef bool folder_visit(void *user, const struct folder_item *item);
+enum err folder_walk(const char *dir, folder_visit *visit, void *user, struct err_msg *msg) ERR_MUST_CHECK;
+
+#endif

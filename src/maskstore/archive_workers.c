@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+// The two workers: the writer scans, packs and writes; the reader restores.
+//
+// Why two: somebody waits for a restore, nobody for a write. The writer runs at nice 10 (Linux gives each thread its own), so that packing
+// takes from a decode that runs beside it about a tenth of one core; a thread can't lower its nice value again without privilege, and a
+// write may block for seconds on a busy disk, so restores have a thread of their own at normal priority and never wait behind a write.
+//
+// Neither allocates per block, but for the copy that the writer keeps in RAM. Cost on one core of the machine in docs/speed.md: see there.
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/resource.h>
+#endif
+
+#include "base/clock.h"
+#include "maskstore/archive_internal.h"
+
+#define WRITER_NICE 10
+
+bool archive_stops(const struct archive *a) {
+	return a->closing && clock_us() >= a->close_at_us;
+}
+
+// --- writer
+
+// The extent of an entry: packed now, or what is in RAM already. Null if zlib failed.
+static const uint8_t *pack(struct archive *a, const struct entry *e, size_t *n_bytes) {
+	if (e->bytes) {
+		*n_bytes = e->n_bytes;
+		return e->bytes;
+	}
+	*n_bytes = extent_pack(a->writer_codec, &a->options.geometry, &e->name, e->payload, a->writer_buffer);
+	return *n_bytes ? a->writer_buffer : NULL;
+}
+
+// Keeps a copy of the packed extent in RAM if the budget allows it. Caller holds the lock.
+static void keep_in_ram(struct archive *a, struct entry *e, const uint8_t *data, size_t n_bytes) {
+	bool ram_only = !e->to_disk || a->stats.disk_off;
+	if (e->bytes || !table_make_room(a, n_bytes, ram_only))
+		return;
+	uint8_t *copy = malloc(n_bytes);
+	if (!copy)
+		return;
+	memcpy(copy, data, n_bytes);
+	table_hold(a, e, copy, n_bytes);
+}
+
+// Ends the borrowing of an entry's payload: waits for a restore that copies it, then tells the owner. Enters and leaves with the lock held.
+static void give_back(struct archive *a, struct entry *e) {
+	if (!e->payload)
+		return;
+	while (e->readers)
+		pthread_cond_wait(&a->changed, &a->lock);
+	e->payload = NULL;
+	archive_put_done *done = e->done;
+	pthread_mutex_unlock(&a->lock);
+	done(e->user, e->block);
+	pthread_mutex_lock(&a->lock);
+}
+
+// Caller holds the lock.
+static void drop_when_unread(struct archive *a, struct entry *e) {
+	while (e->readers)
+		pthread_cond_wait(&a->changed, &a->lock);
+	table_drop(a, e);
+}
+
+// Packs, keeps in RAM, gives the payload back, writes. Enters and leaves with the lock held.
+static void write_entry(struct archive *a, struct entry *e) {
+	bool fresh = !e->bytes, asked = e->to_disk, to_disk = asked && !a->stats.disk_off;
+	pthread_mutex_unlock(&a->lock);
+	size_t n_bytes;
+	const uint8_t *data = pack(a, e, &n_bytes); // the writer alone frees payloads and bytes
+	pthread_mutex_lock(&a->lock);
+	if (data && fresh) {
+		a->stats.raw_bytes += a->block_bytes;
+		a->stats.packed_bytes += n_bytes;
+		keep_in_ram(a, e, data, n_bytes);
+	}
+	give_back(a, e);
+	if (data && to_disk) {
+		pthread_mutex_unlock(&a->lock);
+		bool written = disk_write(a, &e->name.key, data, n_bytes);
+		pthread_mutex_lock(&a->lock);
+		table_use(a, e, written);
+	}
+	if (asked) // else it may have been queued again by now, to go to disk too
+		e->to_disk = false;
+	if (!e->bytes)
+		drop_when_unread(a, e);
+}
+
+// Closing without time left: tells the owners of what is still queued. Caller holds the lock.
+static void drop_queue(struct archive *a) {
+	for (struct entry *e; (e = queue_pop(a));) {
+		give_back(a, e);
+		e->to_disk = false;
+		if (!e->bytes)
+			drop_when_unread(a, e);
+	}
+}
+
+void *archive_writer(void *arg) {
+	struct archive *a = arg;
+#ifdef __linux__
+	(void)setpriority(PRIO_PROCESS, 0, WRITER_NICE); // of this thread; a refusal changes nothing that matters
+#endif
+	disk_prepare(a);
+	pthread_mutex_lock(&a->lock);
+	for (;;) {
+		struct entry *e = archive_stops(a) ? NULL : queue_pop(a);
+		if (e) {
+			a->writer_busy = true;
+			write_entry(a, e);
+			continue;
+		}
+		if (a->closing)
+			break;
+		a->writer_busy = false;
+		pthread_cond_broadcast(&a->changed);
+		pthread_cond_wait(&a->writer_wake, &a->lock);
+	}
+	drop_queue(a);
+	a->writer_busy = false;
+	pthread_cond_broadcast(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+	return NULL;
+}
+
+// --- reader
+
+enum restored { RESTORED_RAM, RESTORED_DISK, RESTORED_MISS, RESTORED_CORRUPT };
+
+static bool same_name(const struct archive_block *a, const struct archive_block *b) {
+	return kv_key_equal(&a->key, &b->key) && kv_key_equal(&a->parent, &b->parent) && !memcmp(a->ids, b->ids, sizeof a->ids);
+}
+
+// Whether an extent that is whole is of this archive's geometry and named by its own key.
+static bool belongs(const struct archive *a, const struct extent_info *info) {
+	const struct maskstore_geometry *g = &a->options.geometry, *h = &info->geometry;
+	struct kv_key key;
+	kv_key_next(&info->name.parent, info->name.ids, &key);
+	return g->n_layer == h->n_layer && g->n_head_kv == h->n_head_kv && g->head_dim == h->head_dim && g->kv_type == h->kv_type &&
+	       info->element_bytes == kv_type_bytes(g->kv_type) && info->block_bytes == a->block_bytes && kv_key_equal(&key, &info->name.key);
+}
+
+static enum restored unpack(struct archive *a, const struct archive_block *b, const uint8_t *data, size_t n_bytes, void *payload) {
+	struct extent_info info;
+	if (extent_read(data, n_bytes, &info) != EXTENT_OK || !belongs(a, &info) || !kv_key_equal(&info.name.key, &b->key))
+		return RESTORED_CORRUPT;
+	if (!same_name(&info.name, b))
+		return RESTORED_MISS; // asked with a name that does not fit its key: nothing is wrong with the extent
+	return extent_unpack(a->reader_codec, data, &info, payload) == EXTENT_OK ? RESTORED_RAM : RESTORED_CORRUPT;
+}
+
+// From the table: a payload that is still queued, or an extent in RAM.
+static enum restored restore_from_ram(struct archive *a, const struct archive_block *b, void *payload) {
+	pthread_mutex_lock(&a->lock);
+	struct entry *e = table_find(a, &b->key);
+	if (!e || (!e->payload && !e->bytes)) {
+		pthread_mutex_unlock(&a->lock);
+		return RESTORED_MISS;
+	}
+	e->readers++;
+	const void *queued = e->payload;
+	bool on_disk = e->on_disk;
+	if (e->bytes)
+		table_use(a, e, on_disk);
+	pthread_mutex_unlock(&a->lock);
+	enum restored r = RESTORED_RAM;
+	if (!queued)
+		r = unpack(a, b, e->bytes, e->n_bytes, payload);
+	else if (same_name(&e->name, b))
+		memcpy(payload, queued, a->block_bytes);
+	else
+		r = RESTORED_MISS;
+	if (r == RESTORED_RAM && on_disk)
+		disk_touch(a, &b->key);
+	pthread_mutex_lock(&a->lock);
+	if (--e->readers == 0)
+		pthread_cond_broadcast(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+	return r;
+}
+
+static enum restored restore_from_disk(struct archive *a, const struct archive_block *b, int fd, void *payload) {
+	size_t n_bytes = disk_read(fd, a->reader_buffer, a->extent_bytes);
+	enum restored r = n_bytes ? unpack(a, b, a->reader_buffer, n_bytes, payload) : RESTORED_CORRUPT;
+	if (r == RESTORED_CORRUPT)
+		disk_remove(a, &b->key);
+	else if (r == RESTORED_RAM)
+		disk_touch_file(fd);
+	return r == RESTORED_RAM ? RESTORED_DISK : r;
+}
+
+static void count_restore(struct archive *a, enum restored r) {
+	pthread_mutex_lock(&a->lock);
+	a->stats.hits_ram += r == RESTORED_RAM;
+	a->stats.hits_disk += r == RESTORED_DISK;
+	a->stats.misses += r == RESTORED_MISS || r == RESTORED_CORRUPT;
+	pthread_mutex_unlock(&a->lock);
+}
+
+// Files that are open ahead of the block that is restored next: fds[i % ARCHIVE_MAX_PREFETCH], -1 where there is none.
+struct ahead {
+	int fds[ARCHIVE_MAX_PREFETCH];
+	size_t n_open;
+};
+
+static bool in_ram(struct archive *a, const struct kv_key *key) {
+	pthread_mutex_lock(&a->lock);
+	struct entry *e = table_find(a, key);
+	bool found = e && (e->payload || e->bytes);
+	pthread_mutex_unlock(&a->lock);
+	return found;
+}
+
+static void open_ahead(struct archive *a, const struct restore_job *job, struct ahead *h, size_t i) {
+	size_t end = i + (size_t)a->options.prefetch_blocks;
+	for (; h->n_open < job->n && h->n_open < end; h->n_open++) {
+		const struct kv_key *key = &job->blocks[h->n_open].key;
+		h->fds[h->n_open % ARCHIVE_MAX_PREFETCH] = in_ram(a, key) ? -1 : disk_open(a, key);
+	}
+}
+
+static bool restore_block(struct archive *a, const struct archive_block *b, int fd, void *payload) {
+	enum restored r = restore_from_ram(a, b, payload);
+	int late = -1;
+	if (r != RESTORED_RAM && fd < 0)
+		fd = late = disk_open(a, &b->key); // written or dropped from RAM since it was looked up
+	if (r != RESTORED_RAM && fd >= 0)
+		r = restore_from_disk(a, b, fd, payload);
+	if (late >= 0)
+		close(late);
+	count_restore(a, r);
+	return r == RESTORED_RAM || r == RESTORED_DISK;
+}
+
+static void run_job(struct archive *a, struct restore_job *job) {
+	struct ahead ahead = {.n_open = 0};
+	size_t i = 0;
+	for (bool going = true; going && i < job->n;) {
+		if ((job->cancel && *job->cancel) || a->closing)
+			break;
+		open_ahead(a, job, &ahead, i);
+		int fd = ahead.fds[i % ARCHIVE_MAX_PREFETCH];
+		going = restore_block(a, &job->blocks[i], fd, job->payloads[i]);
+		if (fd >= 0)
+			close(fd);
+		ahead.fds[i % ARCHIVE_MAX_PREFETCH] = -1;
+		i += going;
+	}
+	for (size_t j = i; j < ahead.n_open; j++)
+		if (ahead.fds[j % ARCHIVE_MAX_PREFETCH] >= 0)
+			close(ahead.fds[j % ARCHIVE_MAX_PREFETCH]);
+	job->n_restored = i;
+}
+
+void *archive_reader(void *arg) {
+	struct archive *a = arg;
+	pthread_mutex_lock(&a->lock);
+	for (;;) {
+		struct restore_job *job = a->jobs;
+		if (!job) {
+			if (a->closing)
+				break;
+			pthread_cond_wait(&a->reader_wake, &a->lock);
+			continue;
+		}
+		a->jobs = job->next;
+		if (!a->jobs)
+			a->last_job = NULL;
+		pthread_mutex_unlock(&a->lock);
+		run_job(a, job);
+		pthread_mutex_lock(&a->lock);
+		job->finished = true; // from here on its owner may be gone
+		pthread_cond_broadcast(&a->changed);
+	}
+	pthread_mutex_unlock(&a->lock);
+	return NULL;
+}
