@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: MIT
+"""Replays of a session through the real server over stdio. What happened is read from its latency log."""
+
+import json
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+URI = "file:///session/module.py"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid):
+    """User and system time of all threads of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def wait_idle(pid, quiet_s=0.4, limit_s=300):
+    """Until the process takes next to no CPU time for quiet_s. Says whether that came within the limit."""
+    end = time.monotonic() + limit_s
+    used, since = cpu_seconds(pid), time.monotonic()
+    while time.monotonic() < end:
+        time.sleep(0.05)
+        now = cpu_seconds(pid)
+        if now - used > 1.5 / TICKS:
+            used, since = now, time.monotonic()
+        elif time.monotonic() - since >= quiet_s:
+            return True
+    return False
+
+
+class Server:
+    """One server process with a cache folder and a log of its own."""
+
+    def __init__(self, options, folder, *more):
+        self.folder = Path(folder)
+        self.log = self.folder / "requests.jsonl"
+        self.log_read = 0
+        command = [options.binary, "serve", "--stdio", "--model", options.model, "--threads", options.threads,
+                   "--cache-dir", self.folder / "cache", "--log", self.log, *more]
+        self.errors = open(self.folder / "stderr", "w")
+        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.errors)
+        self.pid = self.process.pid
+        self.arrived = threading.Condition()
+        self.answers, self.ended, self.last_id, self.version = {}, False, 0, {}
+        threading.Thread(target=self.read, daemon=True).start()
+        parameters = {"processId": os.getpid(), "rootUri": None,
+                      "capabilities": {"general": {"positionEncodings": ["utf-32"]}}}
+        answer = self.wait(self.request("initialize", parameters))["result"]
+        assert answer["capabilities"]["positionEncoding"] == "utf-32", "sessions count in code points"
+        self.notify("initialized", {})
+
+    # frames
+    def send(self, message):
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        self.process.stdin.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        self.process.stdin.flush()
+
+    def read(self):
+        while (header := self.process.stdout.readline()).startswith(b"Content-Length:"):
+            self.process.stdout.readline()
+            message = json.loads(self.process.stdout.read(int(header.split()[1])))
+            at = time.monotonic()
+            if "method" in message and "id" in message:
+                self.send({"id": message["id"], "result": None})
+            elif "id" in message:
+                with self.arrived:
+                    self.answers[message["id"]] = message | {"at": at}
+                    self.arrived.notify_all()
+        with self.arrived:
+            self.ended = True
+            self.arrived.notify_all()
+
+    def notify(self, method, parameters):
+        self.send({"method": method, "params": parameters})
+
+    def request(self, method, parameters):
+        self.last_id += 1
+        self.send({"id": self.last_id, "method": method, "params": parameters})
+        return self.last_id
+
+    def wait(self, id, limit_s=600):
+        with self.arrived:
+            if not self.arrived.wait_for(lambda: id in self.answers or self.ended, limit_s) or id not in self.answers:
+                raise RuntimeError(f"no answer to request {id}; see {self.folder / 'stderr'}")
+            return self.answers[id]
+
+    # documents
+    def open(self, text, uri=URI):
+        self.version[uri] = 1
+        self.notify("textDocument/didOpen",
+                    {"textDocument": {"uri": uri, "languageId": "python", "version": 1, "text": text}})
+
+    def close_document(self, uri=URI):
+        self.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+
+    def edit(self, edits, uri=URI):
+        if not edits:
+            return
+        self.version[uri] += 1
+        changes = [{"range": {"start": {"line": a, "character": b}, "end": {"line": c, "character": d}}, "text": text}
+                   for a, b, c, d, text in edits]
+        self.notify("textDocument/didChange",
+                    {"textDocument": {"uri": uri, "version": self.version[uri]}, "contentChanges": changes})
+
+    def ask(self, cursor, uri=URI, automatic=True):
+        return self.request("textDocument/inlineCompletion", {
+            "textDocument": {"uri": uri}, "position": {"line": cursor[0], "character": cursor[1]},
+            "context": {"triggerKind": 2 if automatic else 1}})
+
+    def complete(self, cursor, uri=URI, automatic=True):
+        """Asks and waits: (log line, item or None). Times are the server's own."""
+        id = self.ask(cursor, uri, automatic)
+        answer = self.wait(id)
+        return self.line_of(id), first_item(answer)
+
+    # the log
+    def lines(self):
+        """Lines written since the last call. A line is there before its response."""
+        with open(self.log) as f:
+            f.seek(self.log_read)
+            found = [json.loads(line) for line in iter(f.readline, "")]
+            self.log_read = f.tell()
+        return found
+
+    def line_of(self, id):
+        return next(line for line in self.lines() if line["id"] == id)
+
+    def warm(self):
+        """The model loaded and its pages touched, by a document that is closed again."""
+        uri = "file:///session/warm.py"
+        self.open("x = 1\n", uri)
+        self.complete([1, 0], uri)
+        self.close_document(uri)
+        wait_idle(self.pid)
+
+    def idle(self, quiet_s=0.4):
+        return wait_idle(self.pid, quiet_s)
+
+    def cpu(self):
+        return cpu_seconds(self.pid)
+
+    def close(self):
+        try:
+            self.wait(self.request("shutdown", None), 60)
+            self.notify("exit", None)
+            self.process.wait(60)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+            self.process.wait()
+            self.errors.close()
+
+
+def first_item(answer):
+    result = answer.get("result")
+    items = result["items"] if isinstance(result, dict) else result or []
+    return items[0] if items else None
+
+
+def background_total(line):
+    """Tokens that the server evaluated for anything, or None where its log doesn't tell."""
+    totals = line.get("totals")
+    return totals["evaluated"] + totals["background"] if totals else None
+
+
+def from_shown_text(line):
+    """Was this answered from text already computed, without the decoder?"""
+    if "source" in line:
+        return line["source"] == "memo"
+    done_nothing = line["tokens"]["new"] == 0 and line["phases_us"]["decode"] == 0
+    return line["outcome"] == "shown" and done_nothing
+
+
+def record(kind, line, item, before=None):
+    total = background_total(line)
+    return {
+        "kind": kind,
+        "ttft_ms": line["ttft_us"] / 1000,
+        "total_ms": line["total_us"] / 1000,
+        "new": line["tokens"]["new"],
+        "all_new": None if total is None or before is None else total - before,
+        "hit": line["tokens"]["hit"],
+        "prompt": line["tokens"]["prompt"],
+        "generated": line["tokens"]["generated"],
+        "shown_text": from_shown_text(line),
+        "outcome": line["outcome"],
+        "stop": line["stop"],
+        "source": line.get("source"),
+        "item": item,
+        "line": line,
+    }
+
+
+def replay_serial(options, session, folder):
+    """Each request awaited. Cold first, then until the file is cached, then the events."""
+    server = Server(options, folder)
+    try:
+        server.warm()
+        cpu_before = server.cpu()
+        server.open(session.text)
+        line, item = server.complete(session.start)
+        cold = record("open", line, item)
+        server.idle()
+        fill_s = server.cpu() - cpu_before
+        # The same place again: from here on the file counts as cached.
+        line, _ = server.complete(session.start)
+        server.idle()
+        total = background_total(line)
+        cpu_before, records = server.cpu(), []
+        for event in session.events:
+            server.edit(event.edits)
+            line, item = server.complete(event.cursor)
+            entry = record(event.kind, line, item, total)
+            total = background_total(line)
+            if event.kind == "jump":  # all that the jump causes: ask once more when the background is done
+                server.idle()
+                line, _ = server.complete(event.cursor)
+                after = background_total(line)
+                entry["jump_new"] = None if after is None else entry["all_new"] + after - total
+                total = after
+            records.append(entry)
+        server.idle()
+        cpu_s = server.cpu() - cpu_before
+    finally:
+        server.close()
+    return {"cold": cold, "fill_cpu_s": fill_s, "cpu_s": cpu_s, "events": records}
+
+
+def replay_real_time(options, session, folder):
+    """Keys at their times; a newer automatic request supersedes the older. What a person would have seen."""
+    server = Server(options, folder)
+    try:
+        server.warm()
+        server.open(session.text)
+        server.complete(session.start)
+        server.idle()
+        server.lines()
+        cpu_before, start, asked = server.cpu(), time.monotonic(), []
+        for event in session.events:
+            time.sleep(max(0, start + event.t_ms / 1000 - time.monotonic()))
+            at = time.monotonic()
+            server.edit(event.edits)
+            asked.append((event, at, server.ask(event.cursor)))
+        answers = [(event, at, server.wait(id)) for event, at, id in asked]
+        server.idle()
+        cpu_s = server.cpu() - cpu_before
+        lines = {line["id"]: line for line in server.lines()}
+    finally:
+        server.close()
+    records = []
+    for i, (event, at, answer) in enumerate(answers):
+        entry = record(event.kind, lines[answer["id"]], first_item(answer))
+        next_at = asked[i + 1][1] if i + 1 < len(asked) else None
+        entry["waited_ms"] = (answer["at"] - at) * 1000
+        # Seen: something to show, and it came before the next key.
+        entry["seen"] = entry["outcome"] == "shown" and (next_at is None or answer["at"] < next_at)
+        records.append(entry)
+    return {"cpu_s": cpu_s, "events": records}
+
+
+def fresh_text(options, text, cursor):
+    """The suggestion of a process that has seen nothing before, with no deadline."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "module.py"
+        path.write_text(text)
+        command = [options.binary, "complete", f"{path}:{cursor[0] + 1}:{cursor[1] + 1}", "--json", "--strategy",
+                   "conservative", "--model", options.model, "--threads", options.threads, "--deadline-ms", "0",
+                   "--cache-dir", Path(folder) / "cache"]
+        done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, text=True, check=True)
+        return json.loads(done.stdout)["text"]
+
+
+def same_text(item, fresh, rest_of_line):
+    """Does the item say what the fresh process says? A text that swallows the rest of the line may be sent without it."""
+    shown = item["insertText"] if item else ""
+    if isinstance(shown, dict):
+        shown = shown["value"]
+    return shown == fresh or (rest_of_line != "" and shown + rest_of_line == fresh)
