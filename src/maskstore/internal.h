@@ -18,12 +18,13 @@ struct block {
 	// Published blocks (n_ids > 0):
 	uint8_t n_ids;
 	uint8_t archived; // enum archive_state
-	bool secret;      // must not reach the disk
+	bool has_key;     // key is filled
+	bool condemned;   // unlinked while others had it pinned: never published again
 	uint32_t hits;    // times found by a timeline that did not hold it
 	uint64_t used;    // the store's clock when it was last unpinned or found
 	block_id parent, first_child, next_sibling;
 	int32_t ids[KV_BLOCK_TOKENS];
-	struct kv_key key; // of full blocks where the store has a root key
+	struct kv_key key; // of a full block, once it was needed (restore.c)
 };
 
 struct maskstore {
@@ -41,6 +42,8 @@ struct maskstore {
 	uint32_t n_hot, n_pinned, n_cached, n_tails; // n_tails: cached and not full
 	block_id first_root;  // published blocks without a parent, a list of siblings
 	uint64_t clock;       // counts uses
+	struct archive *archive; // borrowed; null: none
+	struct kv_key root;      // of the archive's names
 	uint64_t n_alloc, n_free, n_evicted, n_copied, hit_tokens, restored_tokens;
 };
 
@@ -54,5 +57,10 @@ void tree_unlink(struct maskstore *ms, block_id id);    // a published block wit
 void tree_evict(struct maskstore *ms);                  // frees the cached leaf that is worth least, if there is one
 void tree_limit_tails(struct maskstore *ms);            // invariant 6
 int tree_find_broken(const struct maskstore *ms);       // number of the first broken invariant of the tree, or 0
+
+// restore.c
+struct kv_key restore_key(struct maskstore *ms, block_id id); // key of a full published block, or the root's for BLOCK_NONE
+// Tokens of ids[n] after the block `parent` is the key of that the archive seems to have. Takes no lock of the store: the lock must NOT be held.
+int restore_probe(struct archive *a, struct kv_key parent, const int32_t *ids, int n);
 
 #endif

@@ -40,6 +40,8 @@
 #include "kernels/kernels.h"
 
 struct maskstore;
+struct archive;
+struct kv_key;
 
 // Index of a block in its store.
 typedef uint32_t block_id;
@@ -105,19 +107,35 @@ void *maskstore_v(const struct maskstore *ms, block_id id, int layer, int head);
 void maskstore_drop(struct maskstore *ms, block_id id);
 // Says which tokens the first n slots (1..32) of *id hold, after the full block `parent` (BLOCK_NONE: they are the first of all). The
 // caller has pinned both. Publishing again with more tokens of the same beginning is how a block fills up. Where the tree already has such a full block, the
-// caller's pin moves to that one and *id is replaced by it (its own block is freed).
+// caller's pin moves to that one and *id is replaced by it (its own block is freed). No effect on condemned blocks and after them.
 void maskstore_publish(struct maskstore *ms, block_id *id, block_id parent, const int32_t *ids /*[n]*/, int n);
 // Longest published prefix of ids[n] after `parent`, which the caller has pinned (or BLOCK_NONE). Pins its blocks once each, writes them to
 // path[ceil(n/32)] and returns its length in tokens. Only the last block may match in part.
 int maskstore_find(struct maskstore *ms, block_id parent, const int32_t *ids, int n, block_id *path);
-// The same length without pinning; nothing changes.
+// The length that maskstore_find and then maskstore_restore would give, without pinning; nothing changes. The archive may still disappoint.
 int maskstore_probe(struct maskstore *ms, block_id parent, const int32_t *ids, int n);
 // Whether a pinned block may be written from `slot` on: nobody else has pinned it and no published slot is there.
 bool maskstore_is_writable(struct maskstore *ms, block_id id, int slot);
 // A new block, pinned once, whose payload is a copy of `id`'s (pinned). ERR_NOMEM as maskstore_alloc.
 enum err maskstore_copy(struct maskstore *ms, block_id id, block_id *out) ERR_MUST_CHECK;
+// Whether two blocks in use hold the same bytes.
+bool maskstore_is_equal(const struct maskstore *ms, block_id a, block_id b);
+// Forgets a block that the caller has pinned once, whose bytes are wrong, and all that follow it: they are found no more and freed (pinned ones, by
+// whoever drops them last). The caller's pin stays.
+void maskstore_condemn(struct maskstore *ms, block_id id);
 // Frees all published blocks that nobody has pinned (a changed setting, tests).
 void maskstore_clear(struct maskstore *ms);
+
+// --- archive (archive.h): blocks at rest
+
+// From now on blocks may be archived under names that begin at `root` and are found there. `a` is borrowed; it must be closed (all payloads given back)
+// before the store is destroyed. Null: no archive (the beginning).
+void maskstore_set_archive(struct maskstore *ms, struct archive *a, const struct kv_key *root);
+// Full blocks of ids[n] after `parent` (pinned, or BLOCK_NONE) that the archive has and the tree has not: restored, published, pinned once each and written to
+// path[n/32]. Returns how many tokens that is. Waits for the archive; *cancel (may be null) ends it early. Never fails: what cannot be restored is a miss.
+int maskstore_restore(struct maskstore *ms, block_id parent, const int32_t *ids, int n, block_id *path, const _Atomic int *cancel);
+// Queues a pinned block for the archive if it is full and not there yet. False where the archive could not take it now. Returns at once.
+bool maskstore_archive(struct maskstore *ms, block_id id, bool to_disk);
 
 // A consistent snapshot.
 void maskstore_stats(struct maskstore *ms, struct maskstore_stats *out);

@@ -53,6 +53,7 @@ void tree_unlink(struct maskstore *ms, block_id id) {
 		ms->n_tails -= b->n_ids < KV_BLOCK_TOKENS;
 	}
 	b->n_ids = 0;
+	b->has_key = false;
 	b->parent = b->next_sibling = BLOCK_NONE;
 }
 
@@ -134,6 +135,10 @@ void maskstore_publish(struct maskstore *ms, block_id *id, block_id parent, cons
 	assert(*id < ms->n_blocks_max && n >= 1 && n <= KV_BLOCK_TOKENS);
 	pthread_mutex_lock(&ms->lock);
 	struct block *b = &ms->blocks[*id];
+	if (b->condemned || (parent != BLOCK_NONE && ms->blocks[parent].condemned)) {
+		pthread_mutex_unlock(&ms->lock);
+		return;
+	}
 	assert(b->pins && common_ids(b, ids, n) == b->n_ids && (!b->n_ids || b->parent == parent));
 	assert(parent == BLOCK_NONE || (ms->blocks[parent].pins && ms->blocks[parent].n_ids == KV_BLOCK_TOKENS));
 	block_id twin = n == KV_BLOCK_TOKENS && b->n_ids < n && b->pins == 1 ? find_twin(ms, *id, parent, ids) : BLOCK_NONE;
@@ -174,15 +179,46 @@ int maskstore_find(struct maskstore *ms, block_id parent, const int32_t *ids, in
 
 int maskstore_probe(struct maskstore *ms, block_id parent, const int32_t *ids, int n) {
 	int found = 0, common = KV_BLOCK_TOKENS;
+	struct kv_key key;
 	pthread_mutex_lock(&ms->lock);
 	while (found < n && common == KV_BLOCK_TOKENS) {
-		parent = best_child(ms, parent, ids + found, n - found, &common);
-		if (parent == BLOCK_NONE)
-			break;
+		block_id id = best_child(ms, parent, ids + found, n - found, &common);
 		found += common;
+		if (common == KV_BLOCK_TOKENS)
+			parent = id;
 	}
+	struct archive *a = ms->archive;
+	int full = found / KV_BLOCK_TOKENS * KV_BLOCK_TOKENS;
+	if (a && full + KV_BLOCK_TOKENS <= n)
+		key = restore_key(ms, parent);
+	else
+		a = NULL;
 	pthread_mutex_unlock(&ms->lock);
-	return found;
+	int restorable = a ? restore_probe(a, key, ids + full, n - full) : 0;
+	return full + restorable > found ? full + restorable : found;
+}
+
+// Cuts a subtree off: nobody finds its blocks any more; unpinned ones are freed, children first.
+static void cut_off(struct maskstore *ms, block_id id) {
+	for (block_id at = id, parent;; at = parent) {
+		while (ms->blocks[at].first_child != BLOCK_NONE)
+			at = ms->blocks[at].first_child;
+		parent = ms->blocks[at].parent;
+		tree_unlink(ms, at);
+		ms->blocks[at].condemned = true;
+		if (!ms->blocks[at].pins)
+			store_give_back(ms, at);
+		if (at == id)
+			return;
+	}
+}
+
+void maskstore_condemn(struct maskstore *ms, block_id id) {
+	pthread_mutex_lock(&ms->lock);
+	assert(ms->blocks[id].pins);
+	if (ms->blocks[id].n_ids)
+		cut_off(ms, id);
+	pthread_mutex_unlock(&ms->lock);
 }
 
 bool maskstore_is_writable(struct maskstore *ms, block_id id, int slot) {
@@ -204,6 +240,10 @@ enum err maskstore_copy(struct maskstore *ms, block_id id, block_id *out) {
 	pthread_mutex_unlock(&ms->lock);
 	*out = copy;
 	return ERR_OK;
+}
+
+bool maskstore_is_equal(const struct maskstore *ms, block_id a, block_id b) {
+	return !memcmp(ms->base + a * ms->block_bytes, ms->base + b * ms->block_bytes, ms->block_bytes);
 }
 
 // --- sanity walk

@@ -236,18 +236,45 @@ static int common_prefix(const struct session *s, const token_id *tokens, int n)
 	return i;
 }
 
-// Goes over to the branch of the store's tree that shares more of tokens[n] than the timeline does with its first `hit`. Returns the new hit.
-static int adopt(struct session *s, const token_id *tokens, int n, int hit) {
-	int first = hit / KV_BLOCK_TOKENS, begin = first * KV_BLOCK_TOKENS;
-	block_id parent = first ? s->blocks[first - 1] : BLOCK_NONE;
+// The timeline's last full block within its first n tokens.
+static block_id block_before(const struct session *s, int n) {
+	return n >= KV_BLOCK_TOKENS ? s->blocks[n / KV_BLOCK_TOKENS - 1] : BLOCK_NONE;
+}
+
+static int block_floor(int n) {
+	return n / KV_BLOCK_TOKENS * KV_BLOCK_TOKENS;
+}
+
+// The timeline becomes tokens[n], whose blocks are pinned in s->blocks.
+static void extend_to(struct session *s, const token_id *tokens, int n) {
+	memmove(s->tokens + s->n_tokens, tokens + s->n_tokens, (size_t)(n - s->n_tokens) * sizeof *tokens);
+	s->n_tokens = n;
+	s->n_blocks = blocks_for(n);
+	s->logits_valid = false;
+}
+
+// Goes over to the branch of the store's tree, or its archive, that shares more of tokens[n] than the timeline does with its first `hit`.
+// Returns the new hit.
+static int adopt(struct session *s, const token_id *tokens, int n, int hit, const _Atomic int *cancel, int *restored) {
+	int begin = block_floor(hit);
+	block_id parent = block_before(s, begin);
 	if (begin + maskstore_probe(s->store, parent, tokens + begin, n - begin) <= hit)
 		return hit;
 	session_rewind(s, (size_t)begin);
-	int found = maskstore_find(s->store, parent, tokens + begin, n - begin, s->blocks + first);
-	memmove(s->tokens + begin, tokens + begin, (size_t)found * sizeof *tokens);
-	s->n_tokens = begin + found;
-	s->n_blocks = blocks_for(s->n_tokens);
-	s->logits_valid = false;
+	extend_to(s, tokens, begin + maskstore_find(s->store, parent, tokens + begin, n - begin, s->blocks + begin / KV_BLOCK_TOKENS));
+	begin = block_floor(s->n_tokens);
+	if (begin + KV_BLOCK_TOKENS > n)
+		return s->n_tokens;
+	block_id tail = begin < s->n_tokens ? s->blocks[begin / KV_BLOCK_TOKENS] : BLOCK_NONE; // matches in part: replaced if a whole one comes
+	*restored = maskstore_restore(s->store, block_before(s, begin), tokens + begin, n - begin, s->blocks + begin / KV_BLOCK_TOKENS, cancel);
+	if (!*restored && tail != BLOCK_NONE)
+		s->blocks[begin / KV_BLOCK_TOKENS] = tail;
+	if (!*restored)
+		return s->n_tokens;
+	if (tail != BLOCK_NONE)
+		maskstore_drop(s->store, tail);
+	s->n_tokens = begin;
+	extend_to(s, tokens, begin + *restored);
 	return s->n_tokens;
 }
 
@@ -257,8 +284,7 @@ size_t session_probe(const struct session *s, const token_id *tokens, size_t n) 
 	int hit = common_prefix(s, tokens, (int)n);
 	if (!is_sharing(s))
 		return (size_t)hit;
-	int first = hit / KV_BLOCK_TOKENS, begin = first * KV_BLOCK_TOKENS;
-	int found = begin + maskstore_probe(s->store, first ? s->blocks[first - 1] : BLOCK_NONE, tokens + begin, (int)n - begin);
+	int begin = block_floor(hit), found = begin + maskstore_probe(s->store, block_before(s, begin), tokens + begin, (int)n - begin);
 	return (size_t)(found > hit ? found : hit);
 }
 
@@ -269,15 +295,15 @@ enum err session_sync(struct session *s, const token_id *tokens, size_t n, const
 	enum err e = check_tokens(s, tokens, n, msg);
 	if (e != ERR_OK)
 		return e;
-	int hit = common_prefix(s, tokens, (int)n);
+	int hit = common_prefix(s, tokens, (int)n), restored = 0;
 	if (is_sharing(s) && hit < (int)n)
-		hit = adopt(s, tokens, (int)n, hit);
+		hit = adopt(s, tokens, (int)n, hit, cancel, &restored);
 	if (hit == (int)n && !(s->n_tokens == hit && s->logits_valid))
 		hit--; // the last token again, for its logits
 	session_rewind(s, (size_t)hit);
 	e = evaluate_rest(s, tokens, (int)n, cancel, msg);
 	if (result)
-		*result = (struct session_sync_result){.hit_tokens = hit, .new_tokens = s->n_tokens - hit};
+		*result = (struct session_sync_result){.hit_tokens = hit, .restored_tokens = restored, .new_tokens = s->n_tokens - hit};
 	return e;
 }
 
@@ -290,6 +316,45 @@ enum err session_step(struct session *s, token_id token, const _Atomic int *canc
 	e = evaluate_chunk(s, &token, 1, true, cancel, msg);
 	trim_blocks(s);
 	return e;
+}
+
+int session_archive(struct session *s, bool to_disk) {
+	int n_left = 0;
+	for (int b = 0; is_sharing(s) && b < s->n_tokens / KV_BLOCK_TOKENS; b++)
+		n_left += !maskstore_archive(s->store, s->blocks[b], to_disk);
+	return n_left;
+}
+
+// Evaluates the tokens of block b into `fresh`, as a chunk or several.
+static enum err evaluate_again(struct session *s, int b, block_id fresh, const _Atomic int *cancel) {
+	block_id kept = s->blocks[b];
+	int begin = b * KV_BLOCK_TOKENS, n = s->chunk_tokens < KV_BLOCK_TOKENS ? s->chunk_tokens : KV_BLOCK_TOKENS;
+	enum err e = ERR_OK;
+	s->blocks[b] = fresh;
+	for (int at = 0; e == ERR_OK && at < KV_BLOCK_TOKENS; at += n) {
+		int rest = KV_BLOCK_TOKENS - at < n ? KV_BLOCK_TOKENS - at : n;
+		e = decoder_forward(s->decoder, &(struct decoder_chunk){.tokens = s->tokens + begin + at, .n_tokens = rest, .first_pos = begin + at,
+		                                                        .blocks = s->blocks, .cancel = cancel});
+	}
+	s->blocks[b] = kept;
+	return e;
+}
+
+enum session_verdict session_verify(struct session *s, unsigned i, const _Atomic int *cancel) {
+	int n_full = s->n_tokens / KV_BLOCK_TOKENS;
+	block_id fresh;
+	if (!is_sharing(s) || !n_full || maskstore_alloc(s->store, &fresh) != ERR_OK)
+		return VERDICT_NONE;
+	int b = (int)(i % (unsigned)n_full);
+	enum session_verdict verdict = VERDICT_NONE;
+	if (evaluate_again(s, b, fresh, cancel) == ERR_OK)
+		verdict = maskstore_is_equal(s->store, fresh, s->blocks[b]) ? VERDICT_SAME : VERDICT_DIFFERENT;
+	maskstore_drop(s->store, fresh);
+	if (verdict != VERDICT_DIFFERENT)
+		return verdict;
+	maskstore_condemn(s->store, s->blocks[b]);
+	session_rewind(s, (size_t)(b * KV_BLOCK_TOKENS));
+	return verdict;
 }
 
 const float *session_logits(const struct session *s) {

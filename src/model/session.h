@@ -40,8 +40,9 @@ struct session_options {
 #define SESSION_DEFAULT_CHUNK 256
 
 struct session_sync_result {
-	int hit_tokens; // taken from what was there, this timeline or the store
-	int new_tokens; // evaluated in this call
+	int hit_tokens;      // taken from what was there: this timeline, the store, its archive
+	int restored_tokens; // of these, from the archive
+	int new_tokens;      // evaluated in this call
 };
 
 // Geometry of the store that sessions of `m` need. Pure.
@@ -67,6 +68,16 @@ size_t session_probe(const struct session *s, const token_id *tokens, size_t n);
 // A softer `cancel` for the next session_sync calls (null: none): looked at behind each chunk but the last, so that a call always gets on. Borrowed until the
 // next session_set_stop.
 void session_set_stop(struct session *s, const _Atomic int *stop);
+
+// Hands the timeline's full blocks to the store's archive (no effect without one). Returns how many are still to come: the archive takes as
+// much as its queue holds.
+int session_archive(struct session *s, bool to_disk);
+
+enum session_verdict { VERDICT_NONE = 0, VERDICT_SAME, VERDICT_DIFFERENT };
+// Computes one full block of the timeline again, the `i`th modulo their number, and compares its bytes. DIFFERENT: memory or disk has corrupted
+// it; it and all that follow it are condemned in the store, and the timeline is cut before it. NONE: there is no full block, or it was cancelled, or no
+// block was free. Only with `share`.
+enum session_verdict session_verify(struct session *s, unsigned i, const _Atomic int *cancel);
 
 // Appends one token and evaluates it. Errors as session_sync.
 enum err session_step(struct session *s, token_id token, const _Atomic int *cancel, struct err_msg *msg) ERR_MUST_CHECK;
