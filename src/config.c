@@ -43,7 +43,7 @@ static const struct setting settings[] = {
 	 "tokens of prompt and answer together"},
 	{"strategy", "strategy", "MASKSTORE_STRATEGY", TEXT(strategy), strategies, "conservative, balanced or aggressive"},
 	{"deadline-ms", "deadlineMs", "MASKSTORE_DEADLINE_MS", INT(deadline_ms, 0, 600000), NULL,
-	 "milliseconds after which an answer is cut (0: none)"},
+	 "milliseconds until an answer is cut (default: 2500 while typing, 10000 on demand; 0: none)"},
 	{"max-new-tokens", "maxNewTokens", "MASKSTORE_MAX_NEW_TOKENS", INT(max_new_tokens, 0, 4096), NULL,
 	 "longest answer in tokens (0: 64 for a line, 192 for a block)"},
 	{"log", "log", "MASKSTORE_LOG", TEXT(log), NULL, "latency log (default: log/requests.jsonl in the cache folder)"},
@@ -113,7 +113,7 @@ static void default_cache_dir(char *out, size_t size_bytes) {
 }
 
 void config_init(struct config *c) {
-	*c = (struct config){.max_context = LIMIT_DEFAULT_CONTEXT_TOKENS, .strategy = "balanced"};
+	*c = (struct config){.max_context = LIMIT_DEFAULT_CONTEXT_TOKENS, .strategy = "balanced", .deadline_ms = CONFIG_DEADLINE_UNSET};
 	default_cache_dir(c->cache_dir, sizeof c->cache_dir);
 }
 

@@ -13,6 +13,7 @@
 #include "base/err.h"
 
 #define CONFIG_TEXT_BYTES 4096
+#define CONFIG_DEADLINE_UNSET (-1)
 
 struct config {
 	char model[CONFIG_TEXT_BYTES];     // path; empty: the default model in the cache folder
@@ -20,7 +21,7 @@ struct config {
 	char log[CONFIG_TEXT_BYTES];       // latency log path; empty: <cache_dir>/log/requests.jsonl while serving
 	int threads;                       // 0: all cores
 	int max_context;                   // tokens, default 8192
-	int deadline_ms;                   // 0: none
+	int deadline_ms;                   // 0: none; CONFIG_DEADLINE_UNSET: what suits the kind of request
 	int max_new_tokens;                // 0: by kind of completion
 	char strategy[16];                 // conservative | balanced | aggressive
 	bool scalar_kernels;               // MASKSTORE_CPU=scalar

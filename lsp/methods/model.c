@@ -31,7 +31,7 @@ static struct engine_options options(const struct server *s) {
 		.model_path = s->config.model,
 		.n_threads = s->config.threads,
 		.max_context_tokens = s->config.max_context,
-		.deadline_ms = s->config.deadline_ms,
+		.deadline_ms = s->config.deadline_ms == CONFIG_DEADLINE_UNSET ? DEADLINE_BY_TRIGGER : s->config.deadline_ms,
 		.chunk_tokens = SERVE_CHUNK_TOKENS,
 		.max_new_tokens_line = max ? max : LIMIT_NEW_TOKENS_LINE,
 		.max_new_tokens_block = max ? max : LIMIT_NEW_TOKENS_BLOCK,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The spine: complete_run is the data flow from a cursor to a suggestion, one call a step.
 //
-//   snapshot ─► syntax (document) ─► prompt (prompt) ─► tokens (model/tokenizer) ─► prefill (model/session)
-//            ─► decode with stop rules (model/sampler, complete/suggest) ─► suggestion (complete/suggest)
+//   snapshot ─► syntax (document) ─► prompt (prompt) ─► tokens (model/tokenizer)
+//            ─► decode with stop rules (complete/generate, memo, suggest; model/session, sampler) ─► suggestion (complete/suggest)
 //
 // Threads: a completer belongs to one thread at a time (the engine's decode thread, or the CLI's main thread); kernels run on its
 // pool, syntax on the parser worker. The request's cancel flag may be set by any thread and is read by every worker.
@@ -14,23 +14,16 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "complete/deadline.h"
+#include "complete/internal.h"
 #include "defaults.h"
-#include "model/sampler.h"
-
-struct completer {
-	struct engine_options options; // model_path is not kept
-	struct parser_worker *parser;  // borrowed
-	struct model *model;
-	struct pool *pool;
-	struct maskstore *store;
-	struct session *session;
-	struct deadline *deadline;
-	int context_tokens;
-};
 
 const char *outcome_name(enum outcome o) {
 	static const char *const names[] = {"shown", "empty", "cancelled", "superseded", "failed"};
+	return names[o];
+}
+
+const char *origin_name(enum answer_origin o) {
+	static const char *const names[] = {"none", "memo", "decoder"};
 	return names[o];
 }
 
@@ -46,9 +39,11 @@ static int context_tokens(const struct model *m, const struct engine_options *o)
 	return o->max_context_tokens < n_ctx_train ? o->max_context_tokens : n_ctx_train;
 }
 
+#define STORE_CONTEXTS 4 // so many full contexts fit the store: the one at hand and branches to come back to
+
 static enum err create_session(struct completer *c, struct err_msg *msg) {
 	struct maskstore_geometry g = session_geometry(c->model, c->options.kv_type);
-	size_t n_blocks = ((size_t)c->context_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+	size_t n_blocks = STORE_CONTEXTS * (((size_t)c->context_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
 	enum err e = maskstore_create(&g, n_blocks * maskstore_block_bytes(&g), &c->store, msg);
 	if (e != ERR_OK)
 		return e;
@@ -58,6 +53,7 @@ static enum err create_session(struct completer *c, struct err_msg *msg) {
 		.activation = c->options.activation,
 		.store = c->store,
 		.pool = c->pool,
+		.share = true,
 	};
 	return session_create(c->model, &o, &c->session, msg);
 }
@@ -73,6 +69,8 @@ static enum err create_parts(struct completer *c, const char *model_path, struct
 	e = deadline_create(&c->deadline);
 	if (e != ERR_OK)
 		return err_set(msg, e, "cannot start the deadline thread");
+	if (memo_create(model_tokenizer(c->model), c->context_tokens, &c->memo) != ERR_OK)
+		return err_set(msg, ERR_NOMEM, "no memory for what was decoded");
 	return create_session(c, msg);
 }
 
@@ -96,6 +94,7 @@ void completer_destroy(struct completer *c) {
 	if (!c)
 		return;
 	deadline_destroy(c->deadline);
+	memo_destroy(c->memo);
 	session_destroy(c->session);
 	maskstore_destroy(c->store);
 	pool_destroy(c->pool);
@@ -112,18 +111,6 @@ struct session *completer_session(struct completer *c) {
 }
 
 // --- steps of one request
-
-// What one run passes from step to step; lives on complete_run's stack.
-struct run {
-	struct completer *c;
-	const struct complete_request *request;
-	_Atomic int *cancel;
-	struct complete_result *out;
-	struct prompt prompt;
-	struct token_list tokens;
-	struct buf text;      // generated behind the cursor, healed bytes left out
-	int max_new_tokens;
-};
 
 static size_t count_tokens(void *user, const char *text, size_t n_bytes) {
 	struct token_list l = {0};
@@ -192,60 +179,6 @@ static enum err encode_prompt(struct run *r, struct err_msg *msg) {
 	return ERR_OK;
 }
 
-// The next token: bound to the healed bytes while any are left.
-static token_id pick_token(struct run *r, const char *must, size_t must_bytes) {
-	const float *logits = session_logits(r->c->session);
-	if (must_bytes)
-		return sampler_pick_healed(model_tokenizer(r->c->model), logits, must, must_bytes);
-	return model_kernels(r->c->model)->argmax(logits, model_info(r->c->model)->n_vocab);
-}
-
-// Appends a token's bytes to the text; bytes that heal are counted off `*must_bytes` instead.
-static void take_token(struct run *r, token_id token, const char **must, size_t *must_bytes) {
-	size_t n;
-	const char *bytes = tokenizer_bytes(model_tokenizer(r->c->model), token, &n);
-	size_t heal = n < *must_bytes ? n : *must_bytes;
-	*must += heal;
-	*must_bytes -= heal;
-	buf_append(&r->text, bytes + heal, n - heal);
-}
-
-// Greedy decoding until a stop rule speaks; the text is cut to what the rule keeps.
-static enum err decode(struct run *r, struct err_msg *msg) {
-	const struct tokenizer *t = model_tokenizer(r->c->model);
-	const char *must = r->prompt.healed;
-	size_t must_bytes = r->prompt.healed_bytes;
-	struct complete_result *out = r->out;
-	for (;;) {
-		token_id token = pick_token(r, must, must_bytes);
-		if (out->generated_tokens == 0)
-			out->ttft_us = clock_us() - r->request->received_us;
-		if (token == TOKEN_NONE) {
-			out->stop = STOP_HEALING;
-			return ERR_OK;
-		}
-		out->generated_tokens++;
-		if (tokenizer_is_end(t, token)) {
-			out->stop = STOP_END_TOKEN;
-			return ERR_OK;
-		}
-		take_token(r, token, &must, &must_bytes);
-		size_t keep_bytes = r->text.len_bytes;
-		out->stop = suggest_stop(&r->prompt, r->text.data ? r->text.data : "", r->text.len_bytes, &keep_bytes);
-		if (out->stop == STOP_NONE && out->generated_tokens >= r->max_new_tokens)
-			out->stop = STOP_MAX_TOKENS;
-		if (out->stop == STOP_NONE && r->tokens.n + (size_t)out->generated_tokens >= (size_t)r->c->context_tokens)
-			out->stop = STOP_CONTEXT;
-		if (out->stop != STOP_NONE) {
-			r->text.len_bytes = keep_bytes;
-			return ERR_OK;
-		}
-		enum err e = session_step(r->c->session, token, r->cancel, msg);
-		if (e != ERR_OK)
-			return e;
-	}
-}
-
 // The suggestion with the document's line ends.
 static enum err finish_text(struct run *r, struct err_msg *msg) {
 	struct suggestion *s = &r->out->suggestion;
@@ -272,6 +205,16 @@ static int64_t lap(int64_t *since) {
 	return took;
 }
 
+// What was decoded in time is shown as far as its lines are whole.
+static enum err cut_at_deadline(struct run *r) {
+	size_t n = r->text.len_bytes;
+	while (n && r->text.data[n - 1] != '\n')
+		n--;
+	r->text.len_bytes = n ? n - 1 : 0;
+	r->out->stop = STOP_DEADLINE;
+	return ERR_OK;
+}
+
 static enum err run_steps(struct run *r, struct err_msg *msg) {
 	struct complete_phases_us *phases = &r->out->phases;
 	int64_t since = clock_us();
@@ -288,20 +231,12 @@ static enum err run_steps(struct run *r, struct err_msg *msg) {
 	if (e != ERR_OK)
 		return e;
 
-	struct session_sync_result sync = {0};
-	e = session_sync(r->c->session, r->tokens.ids, r->tokens.n, r->cancel, &sync, msg);
-	phases->prefill = lap(&since);
-	r->out->hit_tokens = sync.hit_tokens;
-	r->out->new_tokens = sync.new_tokens;
+	e = generate(r, msg);
+	phases->decode = lap(&since) - phases->prefill;
+	if (e == ERR_CANCELLED && atomic_load(r->cancel) == CANCEL_DEADLINE)
+		e = cut_at_deadline(r);
 	if (e != ERR_OK)
 		return e;
-
-	e = decode(r, msg);
-	phases->decode = lap(&since);
-	if (e != ERR_OK && !(e == ERR_CANCELLED && atomic_load(r->cancel) == CANCEL_DEADLINE))
-		return e;
-	if (e == ERR_CANCELLED)
-		r->out->stop = STOP_DEADLINE; // what was decoded in time is shown
 
 	e = finish_text(r, msg);
 	phases->finish = lap(&since);
@@ -315,15 +250,31 @@ static enum outcome outcome_of(enum err e, int cancel, const struct complete_res
 		return OUTCOME_FAILED;
 	if (cancel == CANCEL_DEADLINE)
 		return OUTCOME_EMPTY;
-	return cancel == CANCEL_SUPERSEDED ? OUTCOME_SUPERSEDED : OUTCOME_CANCELLED;
+	return cancel == CANCEL_CLIENT ? OUTCOME_CANCELLED : OUTCOME_SUPERSEDED; // CANCEL_NONE: stopped softly
+}
+
+static int deadline_ms(const struct engine_options *o, enum complete_trigger trigger) {
+	if (o->deadline_ms != DEADLINE_BY_TRIGGER)
+		return o->deadline_ms;
+	return trigger == TRIGGER_AUTOMATIC ? LIMIT_DEADLINE_AUTOMATIC_MS : LIMIT_DEADLINE_INVOKED_MS;
+}
+
+// Hard: the flag is raised. Soft, for automatic requests: half of that is used.
+static void set_deadline(struct run *r) {
+	const struct complete_request *request = r->request;
+	int64_t us = (int64_t)deadline_ms(&r->c->options, request->trigger) * 1000;
+	if (us <= 0)
+		return;
+	if (request->trigger == TRIGGER_AUTOMATIC)
+		r->soft_us = request->received_us + us / 2;
+	deadline_arm(r->c->deadline, request->received_us + us, r->cancel, CANCEL_DEADLINE);
 }
 
 void complete_run(struct completer *c, const struct complete_request *request, struct complete_result *out) {
 	*out = (struct complete_result){0};
 	_Atomic int own_flag = CANCEL_NONE;
 	struct run r = {.c = c, .request = request, .cancel = request->cancel ? request->cancel : &own_flag, .out = out};
-	if (c->options.deadline_ms > 0)
-		deadline_arm(c->deadline, request->received_us + (int64_t)c->options.deadline_ms * 1000, r.cancel, CANCEL_DEADLINE);
+	set_deadline(&r);
 	enum err e = run_steps(&r, &out->msg);
 	deadline_disarm(c->deadline);
 	int cancel = atomic_load(r.cancel);

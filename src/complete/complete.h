@@ -16,11 +16,14 @@
 #include "model/model.h"
 #include "model/session.h"
 
+// deadline_ms: 2,500 ms for automatic requests, 10 s for invoked ones.
+#define DEADLINE_BY_TRIGGER (-1)
+
 struct engine_options {
 	const char *model_path;   // copied
 	int n_threads;            // 0: all cores
 	int max_context_tokens;   // prompt and answer together; cut to what the model was trained for
-	int deadline_ms;          // 0: none; counted from receipt
+	int deadline_ms;          // from receipt, over everything; 0: none; DEADLINE_BY_TRIGGER
 	int max_new_tokens_line;  // caps on generated tokens
 	int max_new_tokens_block;
 	int chunk_tokens;         // prefill chunk; 0: the session's default
@@ -35,6 +38,10 @@ enum complete_trigger { TRIGGER_INVOKED = 1, TRIGGER_AUTOMATIC = 2 };
 enum outcome { OUTCOME_SHOWN, OUTCOME_EMPTY, OUTCOME_CANCELLED, OUTCOME_SUPERSEDED, OUTCOME_FAILED };
 const char *outcome_name(enum outcome o);
 
+// Who made the tokens of an answer: nobody, the memo alone (complete/memo.h), or the decoder for some or all of them.
+enum answer_origin { ORIGIN_NONE, ORIGIN_MEMO, ORIGIN_DECODER };
+const char *origin_name(enum answer_origin o);
+
 struct complete_phases_us {
 	int64_t queue, load, prompt, tokenize, prefill, decode, finish;
 };
@@ -48,7 +55,10 @@ struct complete_result {
 	int64_t ttft_us;         // from receipt to the first generated token, or to the end where none was made
 	int64_t total_us;        // from receipt to the end of finish
 	struct complete_phases_us phases;
-	int prompt_tokens, hit_tokens, new_tokens, generated_tokens;
+	// Of the prompt's tokens, `hit` needed no evaluation and `new` were evaluated (in a request that ended early the rest is neither); `generated` are the
+	// answer's, from the memo or the decoder; `evaluated` is the decoder's whole work: new ones and those generated that it had to read.
+	int prompt_tokens, hit_tokens, new_tokens, generated_tokens, evaluated_tokens;
+	enum answer_origin origin;
 };
 void complete_result_finish(struct complete_result *r);
 
@@ -58,6 +68,7 @@ struct complete_request {
 	enum complete_trigger trigger;
 	int64_t received_us;         // clock_us at receipt
 	_Atomic int *cancel;         // enum complete_cancel, may be null; complete_run itself sets CANCEL_DEADLINE at the deadline
+	const _Atomic int *stop;     // may be null; once non-zero the request ends as superseded at the next boundary of a prefill chunk or a token
 };
 
 // Values of a request's cancel flag: 0 while it should run.
@@ -96,7 +107,8 @@ void engine_destroy(struct engine *e);
 
 // Queues a request and returns its ticket (> 0), or 0 when the queue is full or memory is out (then `done` is not called).
 // `doc` identifies the document: an automatic request supersedes queued and running automatic ones of the same document
-// (OUTCOME_SUPERSEDED; queued ones are answered before this returns, the running one stops within 50 ms). Invoked requests (trigger 1) are never superseded. References of the snapshot are taken by the engine.
+// (OUTCOME_SUPERSEDED; queued ones are answered before this returns; the running one stops within 50 ms, or, where the new one is a few
+// characters off in the same 16 lines, behind the prefill chunk or token at hand, whose work the new one then finds done). Invoked requests (trigger 1) are never superseded. References of the snapshot are taken by the engine.
 // While the model is loading requests wait; if loading failed they end at once as OUTCOME_FAILED.
 // r->cancel is ignored: the engine has its own flag.
 uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint64_t doc, engine_done *done, void *user);

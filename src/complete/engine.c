@@ -14,10 +14,12 @@
 #include "complete/complete.h"
 #include "defaults.h"
 
+#define NEAR_BYTES 256 // a request so far off still shares its prompt's beginning with the one before
+
 struct queued {
 	struct queued *next;
-	struct complete_request request; // snapshot referenced, cancel → flag below
-	_Atomic int cancel;
+	struct complete_request request; // snapshot referenced, cancel and stop → flags below
+	_Atomic int cancel, stop;
 	uint64_t ticket;
 	uint64_t doc;
 	engine_done *done;
@@ -170,6 +172,29 @@ static bool is_superseded(const struct queued *old, const struct queued *q) {
 	return old->doc == q->doc && old->request.trigger == TRIGGER_AUTOMATIC && q->request.trigger == TRIGGER_AUTOMATIC;
 }
 
+static uint32_t anchor_block(const struct complete_request *r) {
+	return snapshot_line_of(r->snapshot, r->offset) / PROMPT_ANCHOR_LINES;
+}
+
+static bool is_within(size_t a, size_t b, size_t distance) {
+	return a < b ? b - a <= distance : a - b <= distance;
+}
+
+// Whether what `old` still evaluates is most likely the beginning of what q needs: the next key, or a few.
+static bool is_near(const struct complete_request *old, const struct complete_request *q) {
+	return is_within(old->offset, q->offset, NEAR_BYTES) && is_within(snapshot_bytes(old->snapshot), snapshot_bytes(q->snapshot), NEAR_BYTES) &&
+	       anchor_block(old) == anchor_block(q);
+}
+
+// Ends the running request for q's sake: near it softly, so that repeated keys can't keep a prefill from getting on. Lock held.
+static void supersede_running(struct engine *e, const struct queued *q) {
+	int none = CANCEL_NONE;
+	if (is_near(&e->running->request, &q->request))
+		atomic_store(&e->running->stop, 1);
+	else
+		atomic_compare_exchange_strong(&e->running->cancel, &none, CANCEL_SUPERSEDED);
+}
+
 // Unlinks queued requests that q supersedes; returns them as a list. Lock held.
 static struct queued *unlink_superseded(struct engine *e, const struct queued *q) {
 	struct queued *out = NULL, **link = &e->head;
@@ -195,6 +220,7 @@ static struct queued *queued_create(const struct complete_request *r, uint64_t d
 	q->request = *r;
 	q->request.snapshot = snapshot_ref(r->snapshot);
 	q->request.cancel = &q->cancel;
+	q->request.stop = &q->stop;
 	q->doc = doc;
 	q->done = done;
 	q->user = user;
@@ -207,10 +233,8 @@ uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint6
 		return 0;
 	pthread_mutex_lock(&e->lock);
 	struct queued *superseded = unlink_superseded(e, q);
-	if (e->running && is_superseded(e->running, q)) {
-		int none = CANCEL_NONE;
-		atomic_compare_exchange_strong(&e->running->cancel, &none, CANCEL_SUPERSEDED);
-	}
+	if (e->running && is_superseded(e->running, q))
+		supersede_running(e, q);
 	uint64_t ticket = 0;
 	if (e->n_queued < LIMIT_QUEUE && !e->stop) {
 		ticket = q->ticket = ++e->last_ticket;

@@ -15,7 +15,7 @@ const char *stop_name(enum stop_reason r) {
 		[STOP_NONE] = "none", [STOP_END_TOKEN] = "end_token", [STOP_LINE] = "line", [STOP_REST_OF_LINE] = "rest_of_line",
 		[STOP_BLOCK_END] = "block_end", [STOP_NEXT_LINE] = "next_line", [STOP_REPETITION] = "repetition", [STOP_BLANK_LINE] = "blank_line",
 		[STOP_MAX_TOKENS] = "max_tokens", [STOP_DEADLINE] = "deadline", [STOP_CONTEXT] = "context", [STOP_CANCELLED] = "cancelled",
-		[STOP_HEALING] = "healing",
+		[STOP_HEALING] = "healing", [STOP_SOFT_DEADLINE] = "soft_deadline",
 	};
 	return (size_t)r < sizeof NAMES / sizeof *NAMES ? NAMES[r] : "unknown";
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Private to the complete room: what the steps of one request share (complete.c lays them in order).
+#ifndef MASKSTORE_COMPLETE_INTERNAL_H
+#define MASKSTORE_COMPLETE_INTERNAL_H
+
+#include "base/buf.h"
+#include "base/pool.h"
+#include "complete/complete.h"
+#include "complete/deadline.h"
+#include "complete/memo.h"
+
+struct completer {
+	struct engine_options options; // model_path is not kept
+	struct parser_worker *parser;  // borrowed
+	struct model *model;
+	struct pool *pool;
+	struct maskstore *store;
+	struct session *session;
+	struct memo *memo;
+	struct deadline *deadline;
+	int context_tokens;
+};
+
+// What one run passes from step to step; lives on complete_run's stack.
+struct run {
+	struct completer *c;
+	const struct complete_request *request;
+	_Atomic int *cancel;
+	int64_t soft_us;      // from this time on a block ends with its line; 0: never
+	struct complete_result *out;
+	struct prompt prompt;
+	struct token_list tokens; // the prompt's, then those generated
+	size_t n_evaluated;   // tokens that the session holds, with logits behind the last; 0 before the decoder was asked
+	struct buf text;      // generated behind the cursor, healed bytes left out
+	int max_new_tokens;
+};
+
+// Greedy decoding behind the run's tokens until a stop rule speaks; the text is cut to what the rule keeps. What the memo knows is not
+// computed: the prompt is evaluated only when a pick is unknown. Fills counts, phases.prefill, ttft_us, stop and origin. ERR_CANCELLED,
+// ERR_NOMEM; the text made so far stays.
+enum err generate(struct run *r, struct err_msg *msg) ERR_MUST_CHECK;
+
+#endif
