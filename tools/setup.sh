@@ -5,7 +5,7 @@
 
 # What a build needs, and what the tests need on top, as Debian packages.
 packages_build="gcc libc6-dev meson ninja-build pkg-config libuv1-dev libjansson-dev libtree-sitter-dev zlib1g-dev \
-libmd-dev python3 python3-venv curl ca-certificates"
+libdeflate-dev libmd-dev python3 python3-venv curl ca-certificates"
 packages_test="libcmocka-dev clang libclang-rt-dev libc6-dev-arm64-cross"
 packages_editors="chromium fonts-dejavu-core"
 
@@ -31,7 +31,7 @@ missing_packages() {
 tools_missing() {
     for tm_name in cc meson ninja pkg-config python3 curl; do have "$tm_name" || printf '%s ' "$tm_name"; done
     have pkg-config || return 0
-    for tm_name in libuv jansson tree-sitter zlib libmd; do
+    for tm_name in libuv jansson tree-sitter zlib libdeflate libmd; do
         pkg-config --exists "$tm_name" || printf '%s ' "$tm_name (headers)"
     done
 }

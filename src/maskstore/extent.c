@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Packing and unpacking of one block; the format stands in extent.h. The only file that sees zlib.
+// Packing and unpacking of one block; the format stands in extent.h. The only file that sees zlib and libdeflate.
 //
-// zlib's streams are made once per codec and reset per block, so neither packing nor unpacking allocates. Inflating gets the whole plane as
-// its output in one call (Z_FINISH), so zlib needs no window.
+// zlib deflates, because it can be told where code tables end and to look for no matches; libdeflate inflates and computes the checksum
+// (zlib's CRC-32), because it takes less than half of zlib's time for that, and somebody waits for restores. Streams are made once per
+// codec, so neither packing nor unpacking allocates.
 #include "maskstore/extent.h"
 
 #include <assert.h>
+#include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ZLIB_CONST // next_in points to const: zlib does not write to its input
+#define ZLIB_CONST // next_in points to const
 #include <zlib.h>
 
 static const uint8_t magic[8] = {'M', 'S', 'K', 'E', 'X', 'T', 'N', 'T'};
@@ -20,7 +22,8 @@ enum offset {
 };
 
 struct extent_codec {
-	z_stream deflate, inflate;
+	z_stream deflate;
+	struct libdeflate_decompressor *inflate;
 	size_t max_block_bytes;
 	uint8_t *plane; // the last plane before deflate or after inflate [max_block_bytes / 2]
 };
@@ -28,11 +31,11 @@ struct extent_codec {
 // --- codec
 
 static enum err start_streams(struct extent_codec *c) {
-	// Level 1: only the strategy matters. -15: no zlib header. Memory level 8, a new code table every 16 K values, packed best of 4 to 9 on
-	// KV of the default model.
+	// Level 1: only the strategy matters. -15: no zlib header. 8: a code table for at most 16 K values, as large as a table is worth.
 	if (deflateInit2(&c->deflate, 1, Z_DEFLATED, -15, 8, Z_HUFFMAN_ONLY) != Z_OK)
 		return ERR_NOMEM;
-	if (inflateInit2(&c->inflate, -15) == Z_OK)
+	c->inflate = libdeflate_alloc_decompressor();
+	if (c->inflate)
 		return ERR_OK;
 	deflateEnd(&c->deflate);
 	return ERR_NOMEM;
@@ -59,37 +62,95 @@ void extent_codec_destroy(struct extent_codec *c) {
 	if (!c)
 		return;
 	deflateEnd(&c->deflate);
-	inflateEnd(&c->inflate);
+	libdeflate_free_decompressor(c->inflate);
 	free(c->plane);
 	free(c);
 }
 
 // --- planes
 
-static void split_2(const uint16_t *restrict in, size_t n, uint8_t *restrict p0, uint8_t *restrict top) {
+// One head's K or V: n elements in the block's order.
+static void split_2(const uint16_t *restrict in, size_t n, uint8_t *restrict low, uint8_t *restrict top) {
 	for (size_t i = 0; i < n; i++) {
-		p0[i] = (uint8_t)in[i];
+		low[i] = (uint8_t)in[i];
 		top[i] = (uint8_t)(in[i] >> 8);
 	}
 }
 
-static void join_2(const uint8_t *restrict p0, const uint8_t *restrict top, size_t n, uint16_t *restrict out) {
+static void join_2(const uint8_t *restrict low, const uint8_t *restrict top, size_t n, uint16_t *restrict out) {
 	for (size_t i = 0; i < n; i++)
-		out[i] = (uint16_t)(p0[i] | top[i] << 8);
+		out[i] = (uint16_t)(low[i] | top[i] << 8);
 }
 
-static void split_4(const uint32_t *restrict in, size_t n, uint8_t *restrict low, uint8_t *restrict top) {
+// `stride`: bytes from one low plane to the next.
+static void split_4(const uint32_t *restrict in, size_t n, uint8_t *restrict low, size_t stride, uint8_t *restrict top) {
 	for (size_t i = 0; i < n; i++) {
 		low[i] = (uint8_t)in[i];
-		low[n + i] = (uint8_t)(in[i] >> 8);
-		low[2 * n + i] = (uint8_t)(in[i] >> 16);
+		low[stride + i] = (uint8_t)(in[i] >> 8);
+		low[2 * stride + i] = (uint8_t)(in[i] >> 16);
 		top[i] = (uint8_t)(in[i] >> 24);
 	}
 }
 
-static void join_4(const uint8_t *restrict low, const uint8_t *restrict top, size_t n, uint32_t *restrict out) {
+static void join_4(const uint8_t *restrict low, size_t stride, const uint8_t *restrict top, size_t n, uint32_t *restrict out) {
 	for (size_t i = 0; i < n; i++)
-		out[i] = low[i] | (uint32_t)low[n + i] << 8 | (uint32_t)low[2 * n + i] << 16 | (uint32_t)top[i] << 24;
+		out[i] = low[i] | (uint32_t)low[stride + i] << 8 | (uint32_t)low[2 * stride + i] << 16 | (uint32_t)top[i] << 24;
+}
+
+// Differences along the tokens of each channel, in place and back.
+static void differ(uint8_t *k, size_t n) {
+	for (size_t i = 0; i < n; i += KV_BLOCK_TOKENS)
+		for (size_t t = KV_BLOCK_TOKENS - 1; t > 0; t--)
+			k[i + t] = (uint8_t)(k[i + t] - k[i + t - 1]);
+}
+
+static void add_up(uint8_t *k, size_t n) {
+	for (size_t i = 0; i < n; i += KV_BLOCK_TOKENS)
+		for (size_t t = 1; t < KV_BLOCK_TOKENS; t++)
+			k[i + t] = (uint8_t)(k[i + t] + k[i + t - 1]);
+}
+
+// Sizes and places in planes. A part is K or V of one head.
+struct layout {
+	size_t n_parts, n_heads; // of the block; of a layer
+	size_t part, n;          // elements of a part; of the block
+	size_t element_bytes;
+};
+
+static struct layout layout_of(const struct maskstore_geometry *g, size_t element_bytes) {
+	size_t part = (size_t)g->head_dim * KV_BLOCK_TOKENS, n_parts = 2 * (size_t)g->n_layer * (size_t)g->n_head_kv;
+	return (struct layout){.n_parts = n_parts, .n_heads = (size_t)g->n_head_kv, .part = part, .n = n_parts * part, .element_bytes = element_bytes};
+}
+
+// Where part i of the block's order starts in the last plane.
+static size_t place_in_top(const struct layout *l, size_t i) {
+	size_t layer = i / (2 * l->n_heads), head = i / 2 % l->n_heads, is_v = i % 2;
+	return ((2 * layer + is_v) * l->n_heads + head) * l->part;
+}
+
+static void split_planes(const struct layout *l, const void *payload, uint8_t *low, uint8_t *top) {
+	for (size_t i = 0; i < l->n_parts; i++) {
+		uint8_t *part = top + place_in_top(l, i);
+		if (l->element_bytes == 2)
+			split_2((const uint16_t *)payload + i * l->part, l->part, low + i * l->part, part);
+		else
+			split_4((const uint32_t *)payload + i * l->part, l->part, low + i * l->part, l->n, part);
+		if (i % 2 == 0)
+			differ(part, l->part);
+	}
+}
+
+// Changes `top`.
+static void join_planes(const struct layout *l, const uint8_t *low, uint8_t *top, void *payload) {
+	for (size_t i = 0; i < l->n_parts; i++) {
+		uint8_t *part = top + place_in_top(l, i);
+		if (i % 2 == 0)
+			add_up(part, l->part);
+		if (l->element_bytes == 2)
+			join_2(low + i * l->part, part, l->part, (uint16_t *)payload + i * l->part);
+		else
+			join_4(low + i * l->part, l->n, part, l->part, (uint32_t *)payload + i * l->part);
+	}
 }
 
 // --- header
@@ -113,8 +174,7 @@ static uint64_t get_u64(const uint8_t *at) {
 }
 
 static uint32_t checksum(const uint8_t *data, size_t n_bytes) {
-	unsigned long crc = crc32_z(0, data, AT_CRC);
-	return (uint32_t)crc32_z(crc, data + AT_KV_TYPE, n_bytes - AT_KV_TYPE);
+	return libdeflate_crc32(libdeflate_crc32(0, data, AT_CRC), data + AT_KV_TYPE, n_bytes - AT_KV_TYPE);
 }
 
 static void write_header(const struct extent_info *info, uint8_t *out) {
@@ -181,32 +241,35 @@ enum extent_check extent_read(const uint8_t *data, size_t n_bytes, struct extent
 // --- packing
 
 size_t extent_max_bytes(size_t block_bytes) {
-	// Deflate stores what it can't shorten: 5 bytes for each stored block of at least 4 KB here, rounded up generously.
-	return EXTENT_HEADER_BYTES + block_bytes + block_bytes / 512 + 128;
+	// Deflate stores what it can't shorten: 6 bytes more for each code table, which stands for at least 32 bytes of the last plane.
+	return EXTENT_HEADER_BYTES + block_bytes + block_bytes / 8 + 128;
 }
 
-static size_t deflate_plane(struct extent_codec *c, size_t n, uint8_t *out, size_t out_bytes) {
+// A code table each `step` bytes of the last plane. 0 if zlib fails.
+static size_t deflate_plane(struct extent_codec *c, size_t n, size_t step, uint8_t *out, size_t out_bytes) {
 	z_stream *z = &c->deflate;
 	if (deflateReset(z) != Z_OK)
 		return 0;
-	z->next_in = c->plane;
-	z->avail_in = (uInt)n;
 	z->next_out = out;
 	z->avail_out = (uInt)out_bytes;
-	return deflate(z, Z_FINISH) == Z_STREAM_END ? out_bytes - z->avail_out : 0;
+	int result = Z_OK;
+	for (size_t i = 0; i < n && result == Z_OK; i += step) {
+		z->next_in = c->plane + i;
+		z->avail_in = (uInt)step;
+		result = deflate(z, i + step < n ? Z_BLOCK : Z_FINISH);
+	}
+	return result == Z_STREAM_END ? out_bytes - z->avail_out : 0;
 }
 
 size_t extent_pack(struct extent_codec *c, const struct maskstore_geometry *g, const struct archive_block *name, const void *payload,
                    uint8_t *out) {
 	struct extent_info info = {.geometry = *g, .element_bytes = kv_type_bytes(g->kv_type), .block_bytes = maskstore_block_bytes(g), .name = *name};
 	assert(info.block_bytes && info.block_bytes <= c->max_block_bytes);
-	size_t n = info.block_bytes / (size_t)info.element_bytes;
-	uint8_t *planes = out + EXTENT_HEADER_BYTES, *deflated = planes + n * (size_t)(info.element_bytes - 1);
-	if (info.element_bytes == 2)
-		split_2(payload, n, planes, c->plane);
-	else
-		split_4(payload, n, planes, c->plane);
-	info.deflated_bytes = deflate_plane(c, n, deflated, (size_t)(out + extent_max_bytes(info.block_bytes) - deflated));
+	struct layout l = layout_of(g, (size_t)info.element_bytes);
+	uint8_t *planes = out + EXTENT_HEADER_BYTES, *deflated = planes + l.n * (l.element_bytes - 1);
+	size_t room_bytes = extent_max_bytes(info.block_bytes) - (size_t)(deflated - out);
+	split_planes(&l, payload, planes, c->plane);
+	info.deflated_bytes = deflate_plane(c, l.n, l.n_heads * l.part, deflated, room_bytes);
 	if (!info.deflated_bytes)
 		return 0;
 	write_header(&info, out);
@@ -215,27 +278,21 @@ size_t extent_pack(struct extent_codec *c, const struct maskstore_geometry *g, c
 	return n_bytes;
 }
 
+// All of the stream, and no byte more or less than the plane.
 static int inflate_plane(struct extent_codec *c, const uint8_t *data, size_t n_bytes, size_t n) {
-	z_stream *z = &c->inflate;
-	if (inflateReset(z) != Z_OK)
-		return 0;
-	z->next_in = data;
-	z->avail_in = (uInt)n_bytes;
-	z->next_out = c->plane;
-	z->avail_out = (uInt)n;
-	return inflate(z, Z_FINISH) == Z_STREAM_END && z->avail_in == 0 && z->avail_out == 0;
+	size_t used_bytes = 0;
+	return libdeflate_deflate_decompress_ex(c->inflate, data, n_bytes, c->plane, n, &used_bytes, NULL) == LIBDEFLATE_SUCCESS &&
+	       used_bytes == n_bytes;
 }
 
 enum extent_check extent_unpack(struct extent_codec *c, const uint8_t *data, const struct extent_info *info, void *payload) {
 	if (info->block_bytes > c->max_block_bytes)
 		return EXTENT_CORRUPT;
-	size_t n = info->block_bytes / (size_t)info->element_bytes;
+	struct layout l = layout_of(&info->geometry, (size_t)info->element_bytes);
 	const uint8_t *planes = data + EXTENT_HEADER_BYTES;
-	if (!inflate_plane(c, planes + n * (size_t)(info->element_bytes - 1), info->deflated_bytes, n))
+	if (!inflate_plane(c, planes + l.n * (l.element_bytes - 1), info->deflated_bytes, l.n))
 		return EXTENT_CORRUPT;
-	if (payload && info->element_bytes == 2)
-		join_2(planes, c->plane, n, payload);
-	else if (payload)
-		join_4(planes, c->plane, n, payload);
+	if (payload)
+		join_planes(&l, planes, c->plane, payload);
 	return EXTENT_OK;
 }
