@@ -267,7 +267,12 @@ static void set_deadline(struct run *r) {
 		return;
 	if (request->trigger == TRIGGER_AUTOMATIC)
 		r->soft_us = request->received_us + us / 2;
-	deadline_arm(r->c->deadline, request->received_us + us, r->cancel, CANCEL_DEADLINE);
+	if (clock_us() < request->received_us + us) {
+		deadline_arm(r->c->deadline, request->received_us + us, r->cancel, CANCEL_DEADLINE);
+		return;
+	}
+	int none = CANCEL_NONE;
+	atomic_compare_exchange_strong(r->cancel, &none, CANCEL_DEADLINE);
 }
 
 void complete_run(struct completer *c, const struct complete_request *request, struct complete_result *out) {

@@ -180,10 +180,10 @@ static void quieten(const char *path) {
 	gguf_close(g);
 }
 
-const char *typist_model(uint64_t seed) {
+static const char *write_model(uint64_t seed, int n_layer, int n_embd, int n_ff) {
 	const char *path = lab_temp_path();
 	struct tiny_options o = {
-		.arch = "qwen2", .n_layer = 2, .n_embd = 64, .n_head = 4, .n_head_kv = 2, .head_dim = 32, .n_ff = 96, .bias = true, .tied = false,
+		.arch = "qwen2", .n_layer = n_layer, .n_embd = n_embd, .n_head = 4, .n_head_kv = 2, .head_dim = 32, .n_ff = n_ff, .bias = true, .tied = false,
 		.types = {DTYPE_Q8_0}, .n_types = 1, .seed = seed, .n_pairs = 3,
 		.pairs = {{.key = "tokenizer.ggml.fim_pre_token_id", .kind = TINY_U32, .u32 = 258}, {.key = "tokenizer.ggml.fim_suf_token_id", .kind = TINY_U32, .u32 = 259},
 		          {.key = "tokenizer.ggml.fim_mid_token_id", .kind = TINY_U32, .u32 = 260}},
@@ -191,6 +191,18 @@ const char *typist_model(uint64_t seed) {
 	assert_true(tiny_write(path, &o));
 	quieten(path);
 	return path;
+}
+
+const char *typist_model(uint64_t seed) {
+	return write_model(seed, 2, 64, 96);
+}
+
+const char *typist_slow_model(uint64_t seed) {
+	return write_model(seed, 2, 256, 2048);
+}
+
+const char *typist_slower_model(uint64_t seed) {
+	return write_model(seed, 5, 512, 2048);
 }
 
 struct engine_options typist_options(const char *model_path) {

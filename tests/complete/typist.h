@@ -40,6 +40,9 @@ bool typist_do(struct typist *t, enum act a, const char *shown);
 // Writes a tiny random FIM model that answers mostly with letters, blanks, punctuation and line ends; fails the test if it can't. `path` is a new
 // temporary file (static buffer) that the caller unlinks.
 const char *typist_model(uint64_t seed);
+// The same, about a hundred times slower with scalar kernels (options.cpu_flags 0): a prefill of some hundred tokens takes a second or more.
+const char *typist_slow_model(uint64_t seed);
+const char *typist_slower_model(uint64_t seed);
 // Engine options for it: a context of 384 tokens, one thread, no deadline.
 struct engine_options typist_options(const char *model_path);
 
