@@ -31,6 +31,7 @@ struct setting {
 };
 
 static const char *const strategies[] = {"conservative", "balanced", "aggressive", NULL};
+static const char *const kv_types[] = {"f16", "bf16", NULL};
 
 #define TEXT(field) KIND_TEXT, offsetof(struct config, field), sizeof(((struct config *)0)->field), 0, 0
 #define INT(field, lo, hi) KIND_INT, offsetof(struct config, field), 0, lo, hi
@@ -46,6 +47,12 @@ static const struct setting settings[] = {
 	 "milliseconds until an answer is cut (default: 2500 while typing, 10000 on demand; 0: none)"},
 	{"max-new-tokens", "maxNewTokens", "MASKSTORE_MAX_NEW_TOKENS", INT(max_new_tokens, 0, 4096), NULL,
 	 "longest answer in tokens (0: 64 for a line, 192 for a block)"},
+	{"kv-type", "kvType", "MASKSTORE_KV_TYPE", TEXT(kv_type), kv_types, "f16 or bf16: keys and values that are kept"},
+	{"kv-budget-mb", "kvBudgetMb", "MASKSTORE_KV_BUDGET_MB", INT(kv_budget_mb, 0, 1 << 20), NULL,
+	 "megabytes of memory for keys and values (0: four contexts, at most a quarter of the memory)"},
+	{"store-budget-mb", "storeBudgetMb", "MASKSTORE_STORE_BUDGET_MB", INT(store_budget_mb, 0, 1 << 20), NULL,
+	 "megabytes on disk for the archive of keys and values (0: none)"},
+	{"prefetch", "prefetch", "MS_PREFETCH", INT(prefetch, 1, 64), NULL, "blocks that the archive reads ahead"},
 	{"log", "log", "MASKSTORE_LOG", TEXT(log), NULL, "latency log (default: log/requests.jsonl in the cache folder)"},
 };
 #undef TEXT
@@ -113,7 +120,7 @@ static void default_cache_dir(char *out, size_t size_bytes) {
 }
 
 void config_init(struct config *c) {
-	*c = (struct config){.max_context = LIMIT_DEFAULT_CONTEXT_TOKENS, .strategy = "balanced", .deadline_ms = CONFIG_DEADLINE_UNSET};
+	*c = (struct config){.max_context = LIMIT_DEFAULT_CONTEXT_TOKENS, .kv_type = "f16", .store_budget_mb = LIMIT_STORE_BUDGET_MB, .prefetch = LIMIT_PREFETCH_BLOCKS, .strategy = "balanced", .deadline_ms = CONFIG_DEADLINE_UNSET};
 	default_cache_dir(c->cache_dir, sizeof c->cache_dir);
 }
 

@@ -23,6 +23,10 @@ struct config {
 	int max_context;                   // tokens, default 8192
 	int deadline_ms;                   // 0: none; CONFIG_DEADLINE_UNSET: what suits the kind of request
 	int max_new_tokens;                // 0: by kind of completion
+	int kv_budget_mb;                  // memory for keys and values; 0: four contexts, at most a quarter of the machine's
+	int store_budget_mb;               // archive on disk, default 2048; 0: none
+	int prefetch;                      // files that the archive reads ahead, default 2
+	char kv_type[16];                  // f16 | bf16
 	char strategy[16];                 // conservative | balanced | aggressive
 	bool scalar_kernels;               // MASKSTORE_CPU=scalar
 };

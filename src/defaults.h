@@ -9,6 +9,8 @@
 #define LIMIT_NEW_TOKENS_BLOCK 192        // Copilot allows 200 for several lines
 #define LIMIT_DEADLINE_AUTOMATIC_MS 2500  // what somebody who types still waits for
 #define LIMIT_DEADLINE_INVOKED_MS 10000
+#define LIMIT_STORE_BUDGET_MB 2048        // of the archive on disk
+#define LIMIT_PREFETCH_BLOCKS 2           // spec §2: MS_PREFETCH
 #define LIMIT_QUEUE 256                   // requests waiting for the decode thread
 
 #endif

@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "../internal.h"
-#include "base/cpu.h"
-#include "defaults.h"
+#include "engine_settings.h"
 
 #define PROGRESS_TOKEN "maskstore/load"
 
@@ -26,20 +25,9 @@ static void engine_loaded_callback(void *user, enum err err, const struct err_ms
 #define SERVE_CHUNK_TOKENS 64
 
 static struct engine_options options(const struct server *s) {
-	int max = s->config.max_new_tokens;
-	return (struct engine_options){
-		.model_path = s->config.model,
-		.n_threads = s->config.threads,
-		.max_context_tokens = s->config.max_context,
-		.deadline_ms = s->config.deadline_ms == CONFIG_DEADLINE_UNSET ? DEADLINE_BY_TRIGGER : s->config.deadline_ms,
-		.chunk_tokens = SERVE_CHUNK_TOKENS,
-		.max_new_tokens_line = max ? max : LIMIT_NEW_TOKENS_LINE,
-		.max_new_tokens_block = max ? max : LIMIT_NEW_TOKENS_BLOCK,
-		.activation = ACTIVATION_Q8,
-		.kv_type = KV_F16,
-		.cpu_flags = s->config.scalar_kernels ? 0 : cpu_flags(),
-		.strategy = s->config.strategy,
-	};
+	struct engine_options o = engine_settings(&s->config);
+	o.chunk_tokens = SERVE_CHUNK_TOKENS;
+	return o;
 }
 
 static void send_progress(struct server *s, json_t *value) {

@@ -6,10 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/cpu.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "defaults.h"
+#include "engine_settings.h"
 
 int cli_fail(enum err e, const struct err_msg *msg) {
 	fprintf(stderr, "maskstore: %s\n", msg->text[0] ? msg->text : err_name(e));
@@ -18,19 +17,15 @@ int cli_fail(enum err e, const struct err_msg *msg) {
 
 struct engine_options cli_engine_options(const struct cli *c) {
 	const char *activations = cli_option(c, "activations"), *kv = cli_option(c, "kv");
-	const struct config *f = &c->config;
-	return (struct engine_options){
-		.model_path = f->model,
-		.n_threads = f->threads,
-		.max_context_tokens = f->max_context,
-		.deadline_ms = f->deadline_ms == CONFIG_DEADLINE_UNSET ? 0 : f->deadline_ms, // a command line waits
-		.max_new_tokens_line = f->max_new_tokens ? f->max_new_tokens : LIMIT_NEW_TOKENS_LINE,
-		.max_new_tokens_block = f->max_new_tokens ? f->max_new_tokens : LIMIT_NEW_TOKENS_BLOCK,
-		.activation = activations && !strcmp(activations, "f32") ? ACTIVATION_F32 : ACTIVATION_Q8,
-		.kv_type = kv && !strcmp(kv, "f32") ? KV_F32 : kv && !strcmp(kv, "bf16") ? KV_BF16 : KV_F16,
-		.cpu_flags = f->scalar_kernels ? 0 : cpu_flags(),
-		.strategy = f->strategy,
-	};
+	struct engine_options o = engine_settings(&c->config);
+	if (o.deadline_ms == DEADLINE_BY_TRIGGER)
+		o.deadline_ms = 0; // a command line waits
+	if (activations && !strcmp(activations, "f32"))
+		o.activation = ACTIVATION_F32;
+	if (kv)
+		o.kv_type = !strcmp(kv, "f32") ? KV_F32 : !strcmp(kv, "bf16") ? KV_BF16 : KV_F16;
+	o.archive_budget_bytes = 0; // one answer from nothing, as a reference to compare with
+	return o;
 }
 
 // --- files

@@ -39,25 +39,6 @@ static int context_tokens(const struct model *m, const struct engine_options *o)
 	return o->max_context_tokens < n_ctx_train ? o->max_context_tokens : n_ctx_train;
 }
 
-#define STORE_CONTEXTS 4 // so many full contexts fit the store: the one at hand and branches to come back to
-
-static enum err create_session(struct completer *c, struct err_msg *msg) {
-	struct maskstore_geometry g = session_geometry(c->model, c->options.kv_type);
-	size_t n_blocks = STORE_CONTEXTS * (((size_t)c->context_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
-	enum err e = maskstore_create(&g, n_blocks * maskstore_block_bytes(&g), &c->store, msg);
-	if (e != ERR_OK)
-		return e;
-	struct session_options o = {
-		.capacity_tokens = c->context_tokens,
-		.chunk_tokens = c->options.chunk_tokens,
-		.activation = c->options.activation,
-		.store = c->store,
-		.pool = c->pool,
-		.share = true,
-	};
-	return session_create(c->model, &o, &c->session, msg);
-}
-
 static enum err create_parts(struct completer *c, const char *model_path, struct err_msg *msg) {
 	enum err e = model_open(model_path, kernels_get(c->options.cpu_flags), &c->model, msg);
 	if (e != ERR_OK)
@@ -71,7 +52,7 @@ static enum err create_parts(struct completer *c, const char *model_path, struct
 		return err_set(msg, e, "cannot start the deadline thread");
 	if (memo_create(model_tokenizer(c->model), c->context_tokens, &c->memo) != ERR_OK)
 		return err_set(msg, ERR_NOMEM, "no memory for what was decoded");
-	return create_session(c, msg);
+	return store_open(c, model_path, msg);
 }
 
 enum err completer_create(const struct engine_options *o, struct parser_worker *parser, struct completer **out,
@@ -95,8 +76,7 @@ void completer_destroy(struct completer *c) {
 		return;
 	deadline_destroy(c->deadline);
 	memo_destroy(c->memo);
-	session_destroy(c->session);
-	maskstore_destroy(c->store);
+	store_close(c);
 	pool_destroy(c->pool);
 	model_close(c->model);
 	free(c);

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "complete/suggest.h"
 #include "document/document.h"
+#include "maskstore/archive.h"
 #include "model/model.h"
 #include "model/session.h"
 
@@ -30,6 +31,10 @@ struct engine_options {
 	enum activation activation;
 	enum kv_type kv_type;
 	unsigned cpu_flags;
+	size_t kv_budget_bytes;   // memory for keys and values; 0: four contexts, at most a quarter of the machine's
+	const char *cache_dir;    // copied; the archive is below it; null: no archive
+	uint64_t archive_budget_bytes; // on disk; 0: no archive
+	int prefetch_blocks;      // files that the archive reads ahead
 	const char *strategy;     // "conservative", "balanced", "aggressive": all run exact in this version (the log says so)
 };
 
@@ -66,6 +71,7 @@ struct complete_request {
 	struct snapshot *snapshot;   // borrowed during complete_run
 	size_t offset;               // cursor, bytes
 	enum complete_trigger trigger;
+	bool may_archive;            // keys and values of this document may be written to disk
 	int64_t received_us;         // clock_us at receipt
 	_Atomic int *cancel;         // enum complete_cancel, may be null; complete_run itself sets CANCEL_DEADLINE at the deadline
 	const _Atomic int *stop;     // may be null; once non-zero the request ends as superseded at the next boundary of a prefill chunk or a token
@@ -89,6 +95,17 @@ struct session *completer_session(struct completer *c);
 
 // Runs one request to its end on this thread. Never fails without filling `out` (outcome and message). out is overwritten.
 void complete_run(struct completer *c, const struct complete_request *r, struct complete_result *out);
+
+// What is done while nobody waits: the model file's hash in slices, the archive, the timeline at rest into the archive (`may_archive`: the document
+// that it came from may be written to disk), now and then a block computed again and compared. Ends soon after *cancel becomes non-zero.
+void completer_rest(struct completer *c, bool may_archive, const _Atomic int *cancel);
+
+struct completer_stats {
+	struct maskstore_stats store;
+	struct archive_stats archive; // zeros without one
+	uint64_t n_verified, n_healed; // blocks computed again; of these, different
+};
+void completer_stats(struct completer *c, struct completer_stats *out);
 
 // --- engine: a queue and the decode thread
 

@@ -51,12 +51,8 @@ enum err deadline_create(struct deadline **out) {
 	struct deadline *d = calloc(1, sizeof *d);
 	if (!d)
 		return ERR_NOMEM;
-	pthread_condattr_t attr;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); // the clock of clock_us
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_cond_init(&d->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	thread_cond_init(&d->changed);
 	if (thread_start(&d->thread, watch, d) != ERR_OK) {
 		pthread_cond_destroy(&d->changed);
 		pthread_mutex_destroy(&d->lock);

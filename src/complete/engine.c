@@ -5,6 +5,7 @@
 // takes a request out of the list answers it, outside the lock. `running` is only set and cleared by the decode thread; its flag may be raised by
 // anyone who holds the lock. First in, first out.
 // Threads: submit and cancel from one owner (the loop); the decode thread loads the model, runs requests and answers them.
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include "defaults.h"
 
 #define NEAR_BYTES 256 // a request so far off still shares its prompt's beginning with the one before
+
+#define REST_S 2 // seconds without a request before the completer rests
 
 struct queued {
 	struct queued *next;
@@ -39,6 +42,9 @@ struct engine {
 	struct parser_worker *parser;
 	engine_loaded *loaded;
 	void *loaded_user;
+	_Atomic int rest_cancel;     // ends completer_rest: a request came, or the end
+	bool rested;                 // decode thread only: nothing happened since the last rest
+	bool may_archive;            // decode thread only: of the last request's document
 	struct completer *completer; // decode thread only
 	enum err load_err;           // decode thread only
 	struct err_msg load_msg;
@@ -79,16 +85,34 @@ static void run_request(struct engine *e, struct queued *q) {
 		return;
 	}
 	struct complete_result r;
+	e->rested = false;
+	e->may_archive = q->request.may_archive;
 	complete_run(e->completer, &q->request, &r);
 	q->done(q->user, &r);
 	complete_result_finish(&r);
+}
+
+// Waits for a request; where none comes for REST_US after the last, does what the completer does at rest. Lock held, but not during the work.
+static void wait_or_rest(struct engine *e) {
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += REST_S;
+	if (e->rested || !e->completer) {
+		pthread_cond_wait(&e->changed, &e->lock);
+	} else if (pthread_cond_timedwait(&e->changed, &e->lock, &until) == ETIMEDOUT && !e->head && !e->stop) {
+		atomic_store(&e->rest_cancel, 0);
+		pthread_mutex_unlock(&e->lock);
+		completer_rest(e->completer, e->may_archive, &e->rest_cancel);
+		e->rested = true;
+		pthread_mutex_lock(&e->lock);
+	}
 }
 
 // Takes the first request off the queue and makes it the running one; null when the engine stops.
 static struct queued *next_request(struct engine *e) {
 	pthread_mutex_lock(&e->lock);
 	while (!e->stop && !e->head)
-		pthread_cond_wait(&e->changed, &e->lock);
+		wait_or_rest(e);
 	struct queued *q = e->stop ? NULL : e->head;
 	if (q) {
 		e->head = q->next;
@@ -134,7 +158,7 @@ enum err engine_create(const struct engine_options *o, struct parser_worker *par
 	e->loaded_user = user;
 	e->tail = &e->head;
 	pthread_mutex_init(&e->lock, NULL);
-	pthread_cond_init(&e->changed, NULL);
+	thread_cond_init(&e->changed);
 	enum err err = thread_start(&e->thread, decode_thread, e);
 	if (err != ERR_OK) {
 		pthread_cond_destroy(&e->changed);
@@ -158,6 +182,7 @@ void engine_destroy(struct engine *e) {
 	e->n_queued = 0;
 	if (e->running)
 		atomic_store(&e->running->cancel, CANCEL_CLIENT);
+	atomic_store(&e->rest_cancel, 1);
 	pthread_cond_signal(&e->changed);
 	pthread_mutex_unlock(&e->lock);
 	answer_unrun_list(list, OUTCOME_CANCELLED);
@@ -241,6 +266,7 @@ uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint6
 		*e->tail = q;
 		e->tail = &q->next;
 		e->n_queued++;
+		atomic_store(&e->rest_cancel, 1);
 		pthread_cond_signal(&e->changed);
 	}
 	pthread_mutex_unlock(&e->lock);

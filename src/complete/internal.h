@@ -10,7 +10,7 @@
 #include "complete/memo.h"
 
 struct completer {
-	struct engine_options options; // model_path is not kept
+	struct engine_options options; // model_path and cache_dir are not kept
 	struct parser_worker *parser;  // borrowed
 	struct model *model;
 	struct pool *pool;
@@ -18,6 +18,7 @@ struct completer {
 	struct session *session;
 	struct memo *memo;
 	struct deadline *deadline;
+	struct rest *rest; // store.c's
 	int context_tokens;
 };
 
@@ -39,5 +40,9 @@ struct run {
 // computed: the prompt is evaluated only when a pick is unknown. Fills counts, phases.prefill, ttft_us, stop and origin. ERR_CANCELLED,
 // ERR_NOMEM; the text made so far stays.
 enum err generate(struct run *r, struct err_msg *msg) ERR_MUST_CHECK;
+
+// Creates store and session, and opens the archive if the model's hash is known. Wants model, pool and context_tokens; store_close undoes it, also half-way.
+enum err store_open(struct completer *c, const char *model_path, struct err_msg *msg) ERR_MUST_CHECK;
+void store_close(struct completer *c);
 
 #endif
