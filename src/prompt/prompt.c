@@ -138,6 +138,29 @@ no_memory:
 	return err_set(msg, ERR_NOMEM, "no memory for a prompt");
 }
 
+enum err prompt_build_file(const struct snapshot *s, size_t offset, const struct prompt_options *o, prompt_count_tokens *count, void *user,
+                           struct prompt *out, struct err_msg *msg) {
+	struct prompt p = {0};
+	struct buf b = {0};
+	size_t cursor = snapshot_char_start(s, offset < snapshot_bytes(s) ? offset : snapshot_bytes(s)), begin, end;
+	if (window_file(s, cursor, o, count, user, &begin, &end) != ERR_OK)
+		return err_set(msg, ERR_NOMEM, "no memory for a prompt");
+	if (o->has_bos)
+		add_mark(&p, PROMPT_BOS);
+	if (o->has_fim)
+		add_mark(&p, PROMPT_FIM_PREFIX);
+	add_text(&p, &b, s, begin, end);
+	p.text_bytes = b.len_bytes;
+	buf_append(&b, "", 1);
+	p.text = b.data;
+	if (b.failed) {
+		prompt_finish(&p);
+		return err_set(msg, ERR_NOMEM, "no memory for a prompt");
+	}
+	*out = p;
+	return ERR_OK;
+}
+
 void prompt_finish(struct prompt *p) {
 	free(p->text);
 	free(p->healed);

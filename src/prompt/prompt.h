@@ -47,7 +47,8 @@ struct prompt {
 };
 
 struct prompt_options {
-	int budget_tokens;  // prompt tokens that fit (max_context minus what may be generated)
+	int budget_tokens;  // prompt tokens that fit (max_context minus what may be generated); a short window is a small budget: three parts
+	                    // before the cursor to one after it
 	bool has_fim;
 	bool has_bos;
 };
@@ -61,6 +62,10 @@ typedef size_t prompt_count_tokens(void *user, const char *text, size_t n_bytes)
 // BOS and text it is a line end. ERR_NOMEM.
 enum err prompt_build(const struct snapshot *s, const struct syntax *syntax, size_t offset, const struct prompt_options *o,
                       prompt_count_tokens *count, void *user, struct prompt *out, struct err_msg *msg) ERR_MUST_CHECK;
+// The prompt that later prompts of this text begin with, wherever the cursor is: marks and text from the cut that a cursor at `offset` has to the end of the
+// file, or as much as the budget leaves a prefix. Only text and segments are filled. ERR_NOMEM.
+enum err prompt_build_file(const struct snapshot *s, size_t offset, const struct prompt_options *o, prompt_count_tokens *count, void *user,
+                           struct prompt *out, struct err_msg *msg) ERR_MUST_CHECK;
 // Frees the owned memory; accepts a zeroed prompt.
 void prompt_finish(struct prompt *p);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Which part of the text goes into the prompt: whole lines within a budget of tokens.
 //
-// The cut stands at a multiple of PROMPT_CUT_LINES, so that the text behind it stays byte-identical for many keystrokes; where that would leave
-// half of the budget unused it moves in steps of PROMPT_ANCHOR_LINES, then of a line; in the worst case it lies inside the cursor's line. Tokens are counted piece by piece, outwards from
+// The cut stands at a multiple of 4 * PROMPT_CUT_LINES, so that the text behind it stays byte-identical for many keystrokes and lines (each move of the cut is a
+// prefill of everything); where that would leave half of the budget unused it moves in steps of PROMPT_CUT_LINES, then of PROMPT_ANCHOR_LINES, then of a line; in the worst case it lies inside the cursor's line. Tokens are counted piece by piece, outwards from
 // the cursor, and a piece of more than BYTES_PER_TOKEN a remaining token is never looked at, so the cost depends on the budget and not on
 // the file. Pure.
 #include "prompt/internal.h"
@@ -74,13 +74,13 @@ static size_t tight_cut(struct counter *c, uint32_t anchor_line, uint32_t line, 
 
 // Start of the kept text within `limit` tokens. *whole: nothing had to go.
 static size_t prefix_cut(struct counter *c, uint32_t anchor_line, uint32_t line, size_t heal, size_t limit, bool *whole) {
-	static const uint32_t STEPS[] = {PROMPT_CUT_LINES, PROMPT_ANCHOR_LINES, 1};
+	static const uint32_t STEPS[] = {4 * PROMPT_CUT_LINES, PROMPT_CUT_LINES, PROMPT_ANCHOR_LINES, 1};
 	size_t at = snapshot_line_start(c->s, anchor_line), used = tokens_of(c, at, heal, limit);
 	*whole = false;
 	if (used > limit)
 		return tight_cut(c, anchor_line, line, heal, limit);
 	uint32_t l = anchor_line; // first line kept so far
-	for (int i = 0; i < 3 && (i == 0 || used < limit / 2); i++) {
+	for (int i = 0; i < 4 && (i == 0 || used < limit / 2); i++) {
 		while (l > 0) {
 			uint32_t up = l % STEPS[i] ? l % STEPS[i] : STEPS[i];
 			size_t begin = snapshot_line_start(c->s, l - up);
@@ -96,12 +96,16 @@ static size_t prefix_cut(struct counter *c, uint32_t anchor_line, uint32_t line,
 	return at;
 }
 
+static size_t text_budget(const struct prompt_options *o) {
+	int marks = (o->has_fim ? 3 : 0) + o->has_bos;
+	return o->budget_tokens > marks + RESERVE_TOKENS ? (size_t)(o->budget_tokens - marks - RESERVE_TOKENS) : 1;
+}
+
 enum err window_choose(const struct snapshot *s, size_t cursor, size_t n_healed, const struct prompt_options *o, prompt_count_tokens *count,
                        void *user, struct window *out) {
 	struct counter c = {.s = s, .count = count, .user = user};
 	uint32_t line = snapshot_line_of(s, cursor), anchor_line = line / PROMPT_ANCHOR_LINES * PROMPT_ANCHOR_LINES;
-	int marks = (o->has_fim ? 3 : 0) + o->has_bos;
-	size_t budget = o->budget_tokens > marks + RESERVE_TOKENS ? (size_t)(o->budget_tokens - marks - RESERVE_TOKENS) : 1;
+	size_t budget = text_budget(o);
 	struct window w = {.heal = cursor - n_healed, .cursor = cursor, .suffix_end = cursor};
 	size_t used = 0;
 	bool whole = false;
@@ -128,4 +132,33 @@ enum err window_choose(const struct snapshot *s, size_t cursor, size_t n_healed,
 		return ERR_NOMEM;
 	*out = w;
 	return ERR_OK;
+}
+
+// The end of the last anchor block up to which [begin, …) has at most `limit` tokens.
+static size_t file_end(struct counter *c, size_t begin, size_t limit) {
+	uint32_t n_lines = snapshot_lines(c->s);
+	size_t end = begin, used = 0;
+	for (uint32_t line = snapshot_line_of(c->s, begin); line < n_lines; line += PROMPT_ANCHOR_LINES) {
+		size_t next = line + PROMPT_ANCHOR_LINES < n_lines ? snapshot_line_start(c->s, line + PROMPT_ANCHOR_LINES) : snapshot_bytes(c->s);
+		used += tokens_of(c, end, next, limit - used);
+		if (used > limit)
+			return end;
+		end = next;
+	}
+	return end;
+}
+
+enum err window_file(const struct snapshot *s, size_t cursor, const struct prompt_options *o, prompt_count_tokens *count, void *user,
+                     size_t *begin, size_t *end) {
+	struct window w;
+	enum err e = window_choose(s, cursor, 0, o, count, user, &w);
+	if (e != ERR_OK)
+		return e;
+	struct counter c = {.s = s, .count = count, .user = user};
+	size_t budget = text_budget(o);
+	*begin = w.cut;
+	*end = file_end(&c, w.cut, budget - (o->has_fim && w.cut ? budget / SUFFIX_SHARE : 0));
+	bool failed = c.text.failed;
+	buf_finish(&c.text);
+	return failed ? ERR_NOMEM : ERR_OK;
 }

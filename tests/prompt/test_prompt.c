@@ -235,6 +235,7 @@ static void test_budget_cuts_in_coarse_steps(void **state) {
 		prompt_finish(&p);
 	}
 	assert_true(last > 2500 && moves <= 3000 / PROMPT_CUT_LINES + 1);
+	print_message("%d cuts in 3000 lines\n", moves);
 	snapshot_unref(s);
 	free(text);
 }
@@ -347,11 +348,44 @@ static void test_pure(void **state) {
 	free(text);
 }
 
+// The file's own prompt begins as all prompts with that cut do, and fits. `whole`: it is the file.
+static void check_file_prompt(const char *text, bool whole) {
+	struct snapshot *s = snapshot_create(text, strlen(text), false);
+	size_t n = strlen(text);
+	for (size_t at = 0; at < n; at += n / 37) {
+		struct counted c = {0};
+		struct prompt file, p;
+		assert_int_equal(prompt_build_file(s, at, &FIM, count_tokens, &c, &file, NULL), ERR_OK);
+		build(s, at, &FIM, &p);
+		check_budget(&file, FIM.budget_tokens);
+		char *all = part(&file, PROMPT_FIM_PREFIX), *prefix = part(&p, PROMPT_FIM_PREFIX);
+		assert_memory_equal(all, prefix, strlen(prefix));
+		if (whole)
+			assert_string_equal(all, text);
+		else
+			assert_true(count_tokens(&c, all, strlen(all)) > (size_t)FIM.budget_tokens / 3 || at > n / 2);
+		free(all);
+		free(prefix);
+		prompt_finish(&file);
+		prompt_finish(&p);
+	}
+	snapshot_unref(s);
+}
+
+static void test_file_prompt(void **state) {
+	(void)state;
+	char *text = numbered(200, "\n"), *large = numbered(3000, "\n");
+	check_file_prompt(text, true);
+	check_file_prompt(large, false);
+	free(text);
+	free(large);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_healing), cmocka_unit_test(test_long_runs_are_not_healed), cmocka_unit_test(test_layout), cmocka_unit_test(test_edges_of_the_text),
 		cmocka_unit_test(test_crlf), cmocka_unit_test(test_budget_cuts_in_coarse_steps), cmocka_unit_test(test_tight_budgets), cmocka_unit_test(test_huge_line),
-		cmocka_unit_test(test_extent), cmocka_unit_test(test_pure),
+		cmocka_unit_test(test_extent), cmocka_unit_test(test_file_prompt), cmocka_unit_test(test_pure),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
