@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "tools" / "bench.d"))
 
 import figures  # noqa: E402
 import llama  # noqa: E402
+import ours  # noqa: E402
 import plot  # noqa: E402
 import sessions  # noqa: E402
 
@@ -167,6 +168,22 @@ def test_plot_has_a_curve_for_each_percentile_and_panel():
     svg = plot.draw({"maskstore": [(100, [key(10), key(20)]), (1000, [key(30)])]}, "a & b")
     assert svg.count("<polyline") == 6
     assert "a &amp; b" in svg
+
+
+def log_line(origin, ttft_us, prefill_us, total_us=90000):
+    phases = {"queue": 100, "load": 0, "prompt": 200, "tokenize": 100, "prefill": prefill_us, "decode": 5000, "finish": 1}
+    return {"origin": origin, "outcome": "shown", "ttft_us": ttft_us, "total_us": total_us, "phases_us": phases}
+
+
+@pytest.mark.parametrize("line, ms, shown_text", [
+    (log_line("memo", 500, 0), 0.5, True),
+    (log_line("decoder", 41000, 40000), 41.0, False),
+    (log_line("decoder", 600, 40000), 40.4, False),  # its first tokens were remembered, then the decoder went on
+    (log_line("decoder", 600, 99000), 90.0, False),
+])
+def test_remembered_tokens_do_not_hide_the_wait_for_the_decoder(line, ms, shown_text):
+    assert ours.first_token_ms(line) == ms
+    assert ours.from_shown_text(line) == shown_text
 
 
 # --- the peer

@@ -165,12 +165,12 @@ class Peer:
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         return json.loads(connection.getresponse().read())
 
-    def stream(self, body):
+    def stream(self, body, path="/infill"):
         """The streamed answer: text, times since sending, token counts of its own timings."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         data = json.dumps(body)
         start = time.monotonic()
-        connection.request("POST", "/infill", data, {"Content-Type": "application/json"})
+        connection.request("POST", path, data, {"Content-Type": "application/json"})
         response = connection.getresponse()
         if response.status != 200:
             raise RuntimeError(f"llama-server: {response.status} {response.read()[:300]}")

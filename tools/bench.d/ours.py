@@ -128,6 +128,9 @@ class Server:
             self.log_read = f.tell()
         return found
 
+    def all_lines(self):
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
     def line_of(self, id):
         return next(line for line in self.lines() if line["id"] == id)
 
@@ -170,18 +173,23 @@ def background_total(line):
 
 
 def from_shown_text(line):
-    """Was this answered from text already computed, without the decoder?"""
-    if "source" in line:
-        return line["source"] == "memo"
-    done_nothing = line["tokens"]["new"] == 0 and line["phases_us"]["decode"] == 0
-    return line["outcome"] == "shown" and done_nothing
+    """Was this answered from text computed before, without the decoder?"""
+    return line["origin"] == "memo" and line["outcome"] in ("shown", "empty")
+
+
+def first_token_ms(line):
+    """To the first token that this request waited for. Where remembered tokens come first, that is the decoder's first own
+    one, not the remembered one that the log's ttft_us stands for."""
+    phases = line["phases_us"]
+    own = sum(phases[name] for name in ("queue", "load", "prompt", "tokenize", "prefill"))
+    return max(line["ttft_us"], 0 if line["origin"] == "memo" else min(own, line["total_us"])) / 1000
 
 
 def record(kind, line, item, before=None):
     total = background_total(line)
     return {
         "kind": kind,
-        "ttft_ms": line["ttft_us"] / 1000,
+        "ttft_ms": first_token_ms(line),
         "total_ms": line["total_us"] / 1000,
         "new": line["tokens"]["new"],
         "all_new": None if total is None or before is None else total - before,
