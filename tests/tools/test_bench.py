@@ -15,6 +15,7 @@ import llama  # noqa: E402
 import ours  # noqa: E402
 import plot  # noqa: E402
 import sessions  # noqa: E402
+import suffix  # noqa: E402
 
 SOURCE = "import os\n\n\n" + "".join(
     f"class Step{i}:\n    def run(self, value):\n        total = value + {i}\n        other_{i} = list(range(total))\n"
@@ -221,6 +222,12 @@ def test_answers_show_the_rest_of_what_was_suggested():
     assert answers.hint(llama.context("xy\n", [0, 2])) == "z"
     assert answers.hint(llama.context("xq\n", [0, 2])) is None
     assert answers.exact(llama.context("x\n", [0, 1])) == "yz"
+
+
+def test_fewest_lines_lose_at_most_three_items():
+    assert suffix.fewest({64: 100, 16: 98, 4: 97}) == 4
+    assert suffix.fewest({64: 100, 16: 97, 4: 96}) == 16
+    assert suffix.counts_of([{4: True, 16: True, 64: False}, {"4": True, "16": False, "64": False}]) == {64: 0, 16: 1, 4: 2}
 
 
 # --- the command

@@ -38,7 +38,7 @@ def items(n=N_ITEMS, seed=20262):
         lines = texts[path].split("\n")
         y = chooser.randrange(len(lines) // 3, 2 * len(lines) // 3)
         words = lines[y].strip()
-        if not sessions.usable(lines[y]) or len(words) < 12:
+        if not sessions.usable(lines[y]) or not sessions.is_code([lines[y]]) or len(words) < 12:
             continue
         kept = len(lines[y]) - len(words) + chooser.choice((0, len(words) // 3, len(words) // 2))
         holed = lines[:y] + [lines[y][:kept]] + lines[y + 1 :]
@@ -48,29 +48,42 @@ def items(n=N_ITEMS, seed=20262):
     raise ValueError("the corpus is too small")
 
 
-def hits(options, n_suffix, chosen, part, say):
-    """How many items the peer completes exactly."""
+def is_exact(peer, item, n_suffix):
+    """Is the first line of the answer the line's rest?"""
+    text, cursor, rest = item
+    body = llama.request_of(llama.context(text, cursor, n_suffix), n_predict=32, greedy=True)
+    return peer.stream(body | {"stop": ["\n"]})["text"].strip() == rest.strip()
+
+
+def ask_all(options, chosen, part, say):
+    """For each item, whether it was completed exactly with each number of lines; the shortest first, so that each goes on
+    from the tokens of the one before."""
     done = json.loads(part.read_text()) if part.exists() else []
     with tempfile.TemporaryDirectory() as folder:
-        peer = llama.Peer(options, folder, n_suffix)
+        peer = llama.Peer(options, folder)
         try:
-            for i, (text, cursor, rest) in enumerate(chosen[len(done) :], len(done)):
-                body = llama.request_of(llama.context(text, cursor, n_suffix), n_predict=32, greedy=True)
-                answer = peer.stream(body | {"stop": ["\n"]})["text"]
-                done.append(answer.strip() == rest.strip())
+            for item in chosen[len(done) :]:
+                done.append({n: is_exact(peer, item, n) for n in sorted(LINES)})
                 part.write_text(json.dumps(done))
-                if i % 50 == 49:
-                    say(f"{n_suffix} lines after: {sum(done)} of {len(done)}")
+                if len(done) % 25 == 0:
+                    say(f"{len(done)} of {len(chosen)} items: {counts_of(done)}")
         finally:
             peer.close()
-    return sum(done)
+    return done
+
+
+def counts_of(done):
+    """Exact items by number of lines; keys are texts where they come from the file."""
+    return {n: sum(item.get(n, item.get(str(n))) for item in done) for n in LINES}
+
+
+def fewest(counts):
+    return min(n for n in counts if counts[n] >= max(counts.values()) - MAY_LOSE)
 
 
 def measure(options, cache, model, say):
-    chosen = items()
     cache.mkdir(parents=True, exist_ok=True)
-    counts = {n: hits(options, n, chosen, cache / f"suffix-{model[:16]}-{n}.part", say) for n in LINES}
-    lines = min(n for n in LINES if counts[n] >= max(counts.values()) - MAY_LOSE)
-    result = {"lines": lines, "exact_of_300": counts}
+    counts = counts_of(ask_all(options, items(), cache / f"suffix-{model[:16]}.part", say))
+    result = {"lines": fewest(counts), f"exact_of_{N_ITEMS}": counts}
     path_of(cache, model).write_text(json.dumps(result))
     return result
