@@ -140,20 +140,35 @@ bool archive_has(struct archive *a, const struct kv_key *key) {
 	return found || disk_exists(a, key);
 }
 
-// A block that is in RAM only and may go to disk now is queued for that; its extent is there, so no payload is needed. Caller holds the lock.
+// A block that was put for RAM only and may go to disk now. If its extent is there, it is queued with that; else its own turn in the queue
+// is to come, or the writer has it and sees the wish when it is done. Caller holds the lock.
 static void promote(struct archive *a, struct entry *e) {
-	if (!e->bytes || e->on_disk || e->to_disk || a->stats.disk_off || a->n_queued == ARCHIVE_QUEUE)
+	if (e->on_disk || e->to_disk || a->stats.disk_off || (e->bytes && a->n_queued == ARCHIVE_QUEUE))
 		return;
 	e->to_disk = true;
+	if (!e->bytes || e->in_queue)
+		return;
 	queue_push(a, e);
 	pthread_cond_signal(&a->writer_wake);
 }
 
+static bool known_locked(struct archive *a, const struct kv_key *key, bool to_disk) {
+	struct entry *there = table_find(a, key);
+	if (there && to_disk)
+		promote(a, there);
+	return there != NULL;
+}
+
+static bool known(struct archive *a, const struct kv_key *key, bool to_disk) {
+	pthread_mutex_lock(&a->lock);
+	bool found = known_locked(a, key, to_disk);
+	pthread_mutex_unlock(&a->lock);
+	return found;
+}
+
 // Queues a new entry (taken), if there is none of its name. Caller holds the lock.
 static bool enqueue(struct archive *a, struct entry *e) {
-	struct entry *there = table_find(a, &e->name.key);
-	if (there && e->to_disk)
-		promote(a, there);
+	bool there = known_locked(a, &e->name.key, e->to_disk);
 	bool useless = a->options.ram_budget_bytes == 0 && (!e->to_disk || a->stats.disk_off);
 	if (there || useless || a->closing || a->n_queued == ARCHIVE_QUEUE) {
 		free(e);
@@ -168,7 +183,8 @@ static bool enqueue(struct archive *a, struct entry *e) {
 
 bool archive_put(struct archive *a, const struct archive_block *b, const void *payload, bool to_disk, archive_put_done *done,
                  void *user, uint32_t block) {
-	if (disk_exists(a, &b->key))
+	// In this order: what leaves the table for the disk is found there.
+	if (known(a, &b->key, to_disk) || disk_exists(a, &b->key))
 		return false;
 	struct entry *e = calloc(1, sizeof *e);
 	if (!e)

@@ -29,7 +29,8 @@ struct entry {
 	struct entry *in_bucket;       // next of its bucket
 	struct entry *newer, *older;   // in the list of `on_disk`'s value, while bytes are held
 	struct entry *queued;          // next in the queue
-	bool to_disk;
+	bool in_queue;
+	bool to_disk;                  // asked for and not yet tried
 	bool on_disk;
 	uint32_t readers;
 	const void *payload;           // borrowed, until done

@@ -122,6 +122,7 @@ bool table_make_room(struct archive *a, size_t n_bytes, bool all) {
 
 void queue_push(struct archive *a, struct entry *e) {
 	e->queued = NULL;
+	e->in_queue = true;
 	if (a->queue_tail)
 		a->queue_tail->queued = e;
 	else
@@ -138,6 +139,7 @@ struct entry *queue_pop(struct archive *a) {
 	if (!a->queue_head)
 		a->queue_tail = NULL;
 	e->queued = NULL;
+	e->in_queue = false;
 	a->n_queued--;
 	return e;
 }

@@ -86,8 +86,10 @@ static void write_entry(struct archive *a, struct entry *e) {
 		pthread_mutex_lock(&a->lock);
 		table_use(a, e, written);
 	}
-	if (asked) // else it may have been queued again by now, to go to disk too
+	if (asked)
 		e->to_disk = false;
+	else if (e->to_disk && e->bytes && !e->in_queue) // asked for while it was packed
+		queue_push(a, e);
 	if (!e->bytes)
 		drop_when_unread(a, e);
 }
