@@ -121,7 +121,8 @@ static void append_entry(struct buf *b, const struct latency_entry *e) {
 	// Where no token was made the reply is what the person waited for.
 	buf_appendf(b, ",\"ttft_us\":%lld,\"total_us\":%lld", (long long)(r->generated_tokens > 0 ? r->ttft_us : e->total_us), (long long)e->total_us);
 	append_result(b, r);
-	buf_appendf(b, ",\"origin\":\"%s\",\"evaluated\":%d", origin_name(r->origin), r->evaluated_tokens);
+	buf_appendf(b, ",\"origin\":\"%s\",\"context\":\"%s\",\"evaluated\":%d,\"background_tokens\":%d", origin_name(r->origin),
+		r->window ? "window" : "whole", r->evaluated_tokens, r->background_tokens);
 	buf_appendf(b, ",\"outcome\":\"%s\",\"stop\":\"%s\"", e->outcome, stop_name(r->stop));
 	buf_appendf(b, ",\"document_version\":%lld,\"document_bytes\":%zu,\"answer_bytes\":%zu", (long long)e->document_version, e->document_bytes,
 		e->answer_bytes);

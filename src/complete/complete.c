@@ -34,17 +34,12 @@ void complete_result_finish(struct complete_result *r) {
 
 // --- life
 
-static int context_tokens(const struct model *m, const struct engine_options *o) {
-	int n_ctx_train = model_info(m)->n_ctx_train;
-	return o->max_context_tokens < n_ctx_train ? o->max_context_tokens : n_ctx_train;
-}
-
 static enum err create_parts(struct completer *c, const char *model_path, struct err_msg *msg) {
 	enum err e = model_open(model_path, kernels_get(c->options.cpu_flags), &c->model, msg);
 	if (e != ERR_OK)
 		return e;
 	model_prefetch(c->model);
-	c->context_tokens = context_tokens(c->model, &c->options);
+	c->context_tokens = completer_context_tokens(c->model, &c->options);
 	if (pool_create(c->options.n_threads > 0 ? c->options.n_threads : cpu_count(), &c->pool) != ERR_OK)
 		return err_set(msg, ERR_NOMEM, "cannot start %d worker threads: lower --threads", c->options.n_threads);
 	e = deadline_create(&c->deadline);
@@ -92,71 +87,46 @@ struct session *completer_session(struct completer *c) {
 
 // --- steps of one request
 
-static size_t count_tokens(void *user, const char *text, size_t n_bytes) {
-	struct token_list l = {0};
-	size_t n = SIZE_MAX / 4; // out of memory: fits no budget
-	if (tokenizer_encode(user, text, n_bytes, &l) == ERR_OK)
-		n = l.n;
-	token_list_finish(&l);
-	return n;
+static int deadline_ms(const struct engine_options *o, enum complete_trigger trigger) {
+	if (o->deadline_ms != DEADLINE_BY_TRIGGER)
+		return o->deadline_ms;
+	return trigger == TRIGGER_AUTOMATIC ? LIMIT_DEADLINE_AUTOMATIC_MS : LIMIT_DEADLINE_INVOKED_MS;
 }
 
-enum err complete_prompt(const struct model *m, const struct engine_options *options, struct parser_worker *parser, struct snapshot *s,
-                         size_t offset, const _Atomic int *cancel, struct prompt *out, struct err_msg *msg) {
-	const struct tokenizer *t = model_tokenizer(m);
-	struct syntax *syntax = NULL;
-	enum err e = ERR_OK;
-	if (snapshot_is_python(s))
-		e = snapshot_syntax(s, parser, cancel, &syntax);
-	if (e != ERR_OK && e != ERR_UNSUPPORTED)
-		return err_set(msg, e, "the text could not be parsed: %s", err_name(e));
-	struct prompt_options o = {
-		.budget_tokens = context_tokens(m, options) - options->max_new_tokens_block,
-		.has_fim = tokenizer_fim(t)->middle != TOKEN_NONE,
-		.has_bos = tokenizer_bos(t) != TOKEN_NONE,
-	};
-	e = prompt_build(s, syntax, offset, &o, count_tokens, (void *)t, out, msg);
-	syntax_unref(syntax);
-	return e;
-}
-
-static enum err build_prompt(struct run *r, struct err_msg *msg) {
+// window_tokens 0: the whole.
+static enum err build_prompt(struct run *r, int window_tokens, struct err_msg *msg) {
 	const struct engine_options *o = &r->c->options;
-	enum err e = complete_prompt(r->c->model, o, r->c->parser, r->request->snapshot, r->request->offset, r->cancel, &r->prompt, msg);
+	enum err e = context_prompt(r->c, r->request->snapshot, r->request->offset, window_tokens, r->cancel, &r->prompt, msg);
 	if (e == ERR_OK)
 		r->max_new_tokens = r->prompt.single_line ? o->max_new_tokens_line : o->max_new_tokens_block;
 	return e;
 }
 
-static token_id mark_token(const struct tokenizer *t, enum prompt_mark mark) {
-	switch (mark) {
-	case PROMPT_BOS: return tokenizer_bos(t);
-	case PROMPT_FIM_PREFIX: return tokenizer_fim(t)->prefix;
-	case PROMPT_FIM_SUFFIX: return tokenizer_fim(t)->suffix;
-	case PROMPT_FIM_MIDDLE: return tokenizer_fim(t)->middle;
-	case PROMPT_TEXT: break;
-	}
-	return TOKEN_NONE;
+static enum err encode_prompt(struct run *r, struct err_msg *msg) {
+	enum err e = context_encode(r->c, &r->prompt, &r->tokens, msg);
+	r->out->prompt_tokens = (int)r->tokens.n;
+	return e;
 }
 
-// Segments to ids. Text whose every byte the vocabulary lacks gives none: then one newline, since a decoder needs a token.
-static enum err encode_prompt(struct run *r, struct err_msg *msg) {
-	const struct tokenizer *t = model_tokenizer(r->c->model);
-	enum err e = ERR_OK;
-	for (int i = 0; i < r->prompt.n_segments && e == ERR_OK; i++) {
-		const struct prompt_segment *s = &r->prompt.segments[i];
-		if (s->mark == PROMPT_TEXT)
-			e = tokenizer_encode(t, r->prompt.text + s->begin, s->end - s->begin, &r->tokens);
-		else
-			e = token_list_push(&r->tokens, mark_token(t, s->mark));
-	}
-	if (e == ERR_OK && r->tokens.n == 0)
-		e = tokenizer_encode(t, "\n", 1, &r->tokens);
-	if (e != ERR_OK)
-		return err_set(msg, e, "out of memory while tokenising");
-	if (r->tokens.n == 0 || r->tokens.n > (size_t)r->c->context_tokens)
-		return err_set(msg, ERR_LIMIT, "the prompt has %zu tokens, max_context is %d", r->tokens.n, r->c->context_tokens);
-	return ERR_OK;
+// Whether the first token behind the whole prompt would come too late.
+static bool is_slow(struct run *r) {
+	token_id token;
+	struct completer *c = r->c;
+	if (deadline_ms(&c->options, r->request->trigger) == 0 || !pace_is_slow(c, r->tokens.n))
+		return false;
+	memo_go(c->memo, r->tokens.ids, r->tokens.n);
+	return !memo_pick(c->memo, r->prompt.healed, r->prompt.healed_bytes, &token) &&
+	       pace_is_slow(c, r->tokens.n - session_probe(c->session, r->tokens.ids, r->tokens.n));
+}
+
+// Goes over to the short window.
+static enum err take_window(struct run *r, struct err_msg *msg) {
+	prompt_finish(&r->prompt);
+	enum err e = build_prompt(r, pace_window_tokens(r->c), msg);
+	if (e == ERR_OK)
+		e = encode_prompt(r, msg);
+	r->out->window = true;
+	return e;
 }
 
 // The suggestion with the document's line ends.
@@ -200,14 +170,19 @@ static enum err run_steps(struct run *r, struct err_msg *msg) {
 	int64_t since = clock_us();
 	phases->queue = since - r->request->received_us;
 
-	enum err e = build_prompt(r, msg);
+	enum err e = build_prompt(r, 0, msg);
 	phases->prompt = lap(&since);
 	if (e != ERR_OK)
 		return e;
 
 	e = encode_prompt(r, msg);
 	phases->tokenize = lap(&since);
-	r->out->prompt_tokens = (int)r->tokens.n;
+	if (e != ERR_OK)
+		return e;
+
+	if (is_slow(r))
+		e = take_window(r, msg);
+	phases->prompt += lap(&since);
 	if (e != ERR_OK)
 		return e;
 
@@ -231,12 +206,6 @@ static enum outcome outcome_of(enum err e, int cancel, const struct complete_res
 	if (cancel == CANCEL_DEADLINE)
 		return OUTCOME_EMPTY;
 	return cancel == CANCEL_CLIENT ? OUTCOME_CANCELLED : OUTCOME_SUPERSEDED; // CANCEL_NONE: stopped softly
-}
-
-static int deadline_ms(const struct engine_options *o, enum complete_trigger trigger) {
-	if (o->deadline_ms != DEADLINE_BY_TRIGGER)
-		return o->deadline_ms;
-	return trigger == TRIGGER_AUTOMATIC ? LIMIT_DEADLINE_AUTOMATIC_MS : LIMIT_DEADLINE_INVOKED_MS;
 }
 
 // Hard: the flag is raised. Soft, for automatic requests: half of that is used.
@@ -267,6 +236,8 @@ void complete_run(struct completer *c, const struct complete_request *request, s
 	out->outcome = outcome_of(e, cancel, out);
 	if (e == ERR_CANCELLED)
 		out->stop = cancel == CANCEL_DEADLINE ? STOP_DEADLINE : STOP_CANCELLED;
+	out->background_tokens = c->background_tokens;
+	c->background_tokens = 0;
 	out->total_us = clock_us() - request->received_us;
 	if (!out->ttft_us)
 		out->ttft_us = out->total_us;

@@ -64,6 +64,8 @@ struct complete_result {
 	// answer's, from the memo or the decoder; `evaluated` is the decoder's whole work: new ones and those generated that it had to read.
 	int prompt_tokens, hit_tokens, new_tokens, generated_tokens, evaluated_tokens;
 	enum answer_origin origin;
+	bool window;             // a short window stood in for the whole prompt
+	int background_tokens;   // evaluated between the request before this one and it, for nobody in particular
 };
 void complete_result_finish(struct complete_result *r);
 
@@ -71,7 +73,9 @@ struct complete_request {
 	struct snapshot *snapshot;   // borrowed during complete_run
 	size_t offset;               // cursor, bytes
 	enum complete_trigger trigger;
-	bool may_archive;            // keys and values of this document may be written to disk
+	uint64_t document;           // > 0: its keys and values are prepared when the request is done (engine_fill)
+	uint64_t document_id;        // for engine_allow_archive
+	bool may_archive;            // keys and values of this document may be written to disk, as far as is known now
 	int64_t received_us;         // clock_us at receipt
 	_Atomic int *cancel;         // enum complete_cancel, may be null; complete_run itself sets CANCEL_DEADLINE at the deadline
 	const _Atomic int *stop;     // may be null; once non-zero the request ends as superseded at the next boundary of a prefill chunk or a token
@@ -129,8 +133,18 @@ void engine_destroy(struct engine *e);
 // While the model is loading requests wait; if loading failed they end at once as OUTCOME_FAILED.
 // r->cancel is ignored: the engine has its own flag.
 uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint64_t doc, engine_done *done, void *user);
+// Prepares a document in the background, at the lowest priority (any request stops it within 10 ms): `opened` with its whole text from start to end, else
+// with the prompt at `offset`, and then with what an edit has cost of the rest. Takes the place of an earlier fill of this document; each request with a
+// `document` is followed by one of itself. Takes its own reference of the snapshot. Results never depend on it.
+void engine_fill(struct engine *e, struct snapshot *s, size_t offset, uint64_t document, bool opened, bool may_archive);
+// Ends what is done in the background for a document (it was closed).
+void engine_fill_end(struct engine *e, uint64_t document);
+// Whether nothing is queued, running or waiting for its time, rest apart. For tests and measurements.
+bool engine_is_quiet(struct engine *e);
 // Cancels one: a queued one is answered at once (on the decode thread or the caller's: `done` runs on the caller's thread in that
 // case, before this returns), a running one stops within 50 ms. Unknown tickets are ignored. True if it was found.
 bool engine_cancel(struct engine *e, uint64_t ticket);
+// From now on keys and values of this document may be written to disk. Matters only for the document of the last request; later ones say it themselves.
+void engine_allow_archive(struct engine *e, uint64_t document_id);
 
 #endif

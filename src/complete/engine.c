@@ -3,26 +3,26 @@
 //
 // Invariants (under `lock`): a request is in exactly one place: queued (in the list), running (`running`), or answered and freed. Whoever
 // takes a request out of the list answers it, outside the lock. `running` is only set and cleared by the decode thread; its flag may be raised by
-// anyone who holds the lock. First in, first out.
+// anyone who holds the lock. First in, first out; fills (background.h) only while no request waits, rest (completer_rest) only while no fill is due.
 // Threads: submit and cancel from one owner (the loop); the decode thread loads the model, runs requests and answers them.
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "complete/complete.h"
+#include "complete/background.h"
 #include "defaults.h"
 
 #define NEAR_BYTES 256 // a request so far off still shares its prompt's beginning with the one before
 
-#define REST_S 2 // seconds without a request before the completer rests
+#define REST_US 2000000 // without a request or fill before the completer rests
 
 struct queued {
 	struct queued *next;
 	struct complete_request request; // snapshot referenced, cancel and stop → flags below
 	_Atomic int cancel, stop;
+	bool ended;              // its document was closed: no fill after it; under the lock
 	uint64_t ticket;
 	uint64_t doc;
 	engine_done *done;
@@ -37,6 +37,7 @@ struct engine {
 	struct queued *head, **tail;
 	int n_queued;
 	struct queued *running;
+	struct background background;
 	uint64_t last_ticket;
 	struct engine_options options; // model_path owned
 	struct parser_worker *parser;
@@ -44,7 +45,8 @@ struct engine {
 	void *loaded_user;
 	_Atomic int rest_cancel;     // ends completer_rest: a request came, or the end
 	bool rested;                 // decode thread only: nothing happened since the last rest
-	bool may_archive;            // decode thread only: of the last request's document
+	bool may_archive;            // decode thread only: of the last document worked on
+	int64_t idle_us;             // decode thread only: since when
 	struct completer *completer; // decode thread only
 	enum err load_err;           // decode thread only
 	struct err_msg load_msg;
@@ -79,6 +81,28 @@ static void answer_failed(struct engine *e, struct queued *q) {
 	q->done(q->user, &r);
 }
 
+// What the document's next requests will need.
+static void fill_after(struct engine *e, const struct queued *q, const struct complete_result *r) {
+	const struct complete_request *request = &q->request;
+	bool answered = r->outcome == OUTCOME_SHOWN || r->outcome == OUTCOME_EMPTY;
+	if (!request->document || r->outcome == OUTCOME_SUPERSEDED || r->outcome == OUTCOME_FAILED)
+		return;
+	bool shown = r->outcome == OUTCOME_SHOWN;
+	struct fill *f = fill_create(request->snapshot, request->offset, request->document, r->suggestion.text, shown ? r->suggestion.text_bytes : 0);
+	if (!f)
+		return;
+	f->replaced_bytes = r->suggestion.replace_bytes;
+	f->may_archive = request->may_archive;
+	f->stage = answered && !r->window && r->stop != STOP_DEADLINE ? FILL_ACCEPTED : FILL_PROMPT;
+	pthread_mutex_lock(&e->lock);
+	e->background.request_us = clock_us();
+	if (q->ended)
+		fill_destroy(f);
+	else
+		background_put(&e->background, f);
+	pthread_mutex_unlock(&e->lock);
+}
+
 static void run_request(struct engine *e, struct queued *q) {
 	if (!e->completer) {
 		answer_failed(e, q);
@@ -88,31 +112,57 @@ static void run_request(struct engine *e, struct queued *q) {
 	e->rested = false;
 	e->may_archive = q->request.may_archive;
 	complete_run(e->completer, &q->request, &r);
+	fill_after(e, q, &r);
 	q->done(q->user, &r);
 	complete_result_finish(&r);
+	e->idle_us = clock_us();
 }
 
-// Waits for a request; where none comes for REST_US after the last, does what the completer does at rest. Lock held, but not during the work.
-static void wait_or_rest(struct engine *e) {
-	struct timespec until;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += REST_S;
-	if (e->rested || !e->completer) {
-		pthread_cond_wait(&e->changed, &e->lock);
-	} else if (pthread_cond_timedwait(&e->changed, &e->lock, &until) == ETIMEDOUT && !e->head && !e->stop) {
-		atomic_store(&e->rest_cancel, 0);
-		pthread_mutex_unlock(&e->lock);
-		completer_rest(e->completer, e->may_archive, &e->rest_cancel);
-		e->rested = true;
-		pthread_mutex_lock(&e->lock);
+// One stage of a fill, or a part of it. Lock held, but not during the work.
+static void run_fill(struct engine *e, struct fill *f, int step_tokens) {
+	pthread_mutex_unlock(&e->lock);
+	e->rested = false;
+	e->may_archive = f->may_archive;
+	fill_run(e->completer, f, step_tokens, &e->background.cancel);
+	e->idle_us = clock_us();
+	pthread_mutex_lock(&e->lock);
+	background_return(&e->background, f, e->idle_us);
+}
+
+static void rest(struct engine *e) {
+	atomic_store(&e->rest_cancel, 0);
+	pthread_mutex_unlock(&e->lock);
+	completer_rest(e->completer, e->may_archive, &e->rest_cancel);
+	e->rested = true;
+	pthread_mutex_lock(&e->lock);
+}
+
+// Does what is due while no request is there, or waits for a change or the next thing to be due. Lock held, but not during the work.
+static void wait_or_work(struct engine *e) {
+	int64_t now = clock_us(), due = background_due_us(&e->background), rest_due = e->rested ? INT64_MAX : e->idle_us + REST_US;
+	struct fill *f = e->completer ? background_take(&e->background, now) : NULL;
+	if (f) {
+		run_fill(e, f, background_step_tokens(&e->background, now));
+		return;
 	}
+	if (e->completer && rest_due <= now) {
+		rest(e);
+		return;
+	}
+	due = due < rest_due ? due : rest_due;
+	if (!e->completer || due == INT64_MAX) {
+		pthread_cond_wait(&e->changed, &e->lock);
+		return;
+	}
+	struct timespec until = {.tv_sec = due / 1000000, .tv_nsec = due % 1000000 * 1000};
+	pthread_cond_timedwait(&e->changed, &e->lock, &until);
 }
 
 // Takes the first request off the queue and makes it the running one; null when the engine stops.
 static struct queued *next_request(struct engine *e) {
 	pthread_mutex_lock(&e->lock);
 	while (!e->stop && !e->head)
-		wait_or_rest(e);
+		wait_or_work(e);
 	struct queued *q = e->stop ? NULL : e->head;
 	if (q) {
 		e->head = q->next;
@@ -183,10 +233,12 @@ void engine_destroy(struct engine *e) {
 	if (e->running)
 		atomic_store(&e->running->cancel, CANCEL_CLIENT);
 	atomic_store(&e->rest_cancel, 1);
+	background_interrupt(&e->background);
 	pthread_cond_signal(&e->changed);
 	pthread_mutex_unlock(&e->lock);
 	answer_unrun_list(list, OUTCOME_CANCELLED);
 	pthread_join(e->thread, NULL);
+	background_finish(&e->background);
 	pthread_cond_destroy(&e->changed);
 	pthread_mutex_destroy(&e->lock);
 	free((char *)e->options.model_path);
@@ -267,6 +319,8 @@ uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint6
 		e->tail = &q->next;
 		e->n_queued++;
 		atomic_store(&e->rest_cancel, 1);
+		background_interrupt(&e->background);
+		e->background.request_us = clock_us();
 		pthread_cond_signal(&e->changed);
 	}
 	pthread_mutex_unlock(&e->lock);
@@ -301,4 +355,34 @@ bool engine_cancel(struct engine *e, uint64_t ticket) {
 	if (q)
 		answer_unrun(q, OUTCOME_CANCELLED);
 	return q || running;
+}
+
+void engine_fill(struct engine *e, struct snapshot *s, size_t offset, uint64_t document, bool opened, bool may_archive) {
+	struct fill *f = fill_create(s, offset, document, NULL, 0);
+	if (!f)
+		return;
+	f->whole = opened;
+	f->may_archive = may_archive;
+	f->stage = opened ? FILL_FILE : FILL_PROMPT;
+	pthread_mutex_lock(&e->lock);
+	background_put(&e->background, f);
+	pthread_cond_signal(&e->changed);
+	pthread_mutex_unlock(&e->lock);
+}
+
+void engine_fill_end(struct engine *e, uint64_t document) {
+	pthread_mutex_lock(&e->lock);
+	background_end(&e->background, document);
+	for (struct queued *q = e->head; q; q = q->next)
+		q->ended |= q->request.document == document;
+	if (e->running)
+		e->running->ended |= e->running->request.document == document;
+	pthread_mutex_unlock(&e->lock);
+}
+
+bool engine_is_quiet(struct engine *e) {
+	pthread_mutex_lock(&e->lock);
+	bool quiet = !e->head && !e->running && !e->background.list && !e->background.running;
+	pthread_mutex_unlock(&e->lock);
+	return quiet;
 }

@@ -28,6 +28,8 @@ static enum err sync_session(struct run *r, struct err_msg *msg) {
 	struct session_sync_result sync = {0};
 	enum err e = session_sync(r->c->session, r->tokens.ids, r->tokens.n, r->cancel, &sync, msg);
 	r->out->evaluated_tokens += sync.new_tokens;
+	if (!sync.restored_tokens && (e == ERR_OK || is_stopped(r)))
+		pace_measure(r->c, sync.new_tokens, clock_us() - since);
 	if (r->out->origin != ORIGIN_DECODER) {
 		r->out->origin = ORIGIN_DECODER;
 		count_prefill(r, &sync);

@@ -19,6 +19,8 @@ struct completer {
 	struct memo *memo;
 	struct deadline *deadline;
 	struct rest *rest; // store.c's
+	double prefill_tokens_per_s; // moving average; 0: not measured yet
+	int background_tokens;       // evaluated by fills since the last request
 	int context_tokens;
 };
 
@@ -36,10 +38,33 @@ struct run {
 	int max_new_tokens;
 };
 
+// --- context.c
+
+// Tokens of prompt and answer together.
+int completer_context_tokens(const struct model *m, const struct engine_options *o);
+// The prompt at a cursor as complete_prompt gives it; window_tokens > 0: within so many.
+enum err context_prompt(struct completer *c, struct snapshot *s, size_t offset, int window_tokens, const _Atomic int *cancel, struct prompt *out,
+                        struct err_msg *msg) ERR_MUST_CHECK;
+// A prompt's ids, in the place of what `out` holds. ERR_NOMEM, ERR_LIMIT.
+enum err context_encode(struct completer *c, const struct prompt *p, struct token_list *out, struct err_msg *msg) ERR_MUST_CHECK;
+// The ids of the whole prompt at a cursor, or (`file`) of the file's own, without waiting for syntax, which decides no token. Errors as above.
+enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, bool file, struct token_list *out) ERR_MUST_CHECK;
+
+// Takes a prefill's speed into the average.
+void pace_measure(struct completer *c, int n_tokens, int64_t us);
+// Whether so many tokens take longer to evaluate than somebody who types should wait.
+bool pace_is_slow(const struct completer *c, size_t n_missing);
+// Size of the short window at this speed.
+int pace_window_tokens(const struct completer *c);
+
+// --- generate.c
+
 // Greedy decoding behind the run's tokens until a stop rule speaks; the text is cut to what the rule keeps. What the memo knows is not
 // computed: the prompt is evaluated only when a pick is unknown. Fills counts, phases.prefill, ttft_us, stop and origin. ERR_CANCELLED,
 // ERR_NOMEM; the text made so far stays.
 enum err generate(struct run *r, struct err_msg *msg) ERR_MUST_CHECK;
+
+// --- store.c
 
 // Creates store and session, and opens the archive if the model's hash is known. Wants model, pool and context_tokens; store_close undoes it, also half-way.
 enum err store_open(struct completer *c, const char *model_path, struct err_msg *msg) ERR_MUST_CHECK;

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// From a cursor in a snapshot to token ids: syntax, prompt text, ids; whole or a short window, and the file's own for the background.
+//
+// The short window answers where the whole prompt would keep somebody waiting: how many tokens that is depends on the prefill speed, which is measured as
+// prefills happen (pace_*). Without a deadline the whole prompt is always used, and the prompt is a pure function of text and cursor.
+// Threads: complete_prompt any, the rest the completer's.
+#include "complete/internal.h"
+
+#define FIRST_TOKEN_US 1500000   // a whole prompt that takes longer to its first token is not waited for
+#define UNMEASURED_TOKENS_PER_S 128.0
+#define MEASURED_MIN_TOKENS 48   // smaller prefills say more about reading weights than about speed
+#define MEASURED_SHARE 0.3       // of a measurement in the moving average
+// Windows in tokens: few sizes, so that the cut stands still while the measured speed wavers. 96 are hardly enough, 512 are level with more (design.md §4).
+static const int WINDOWS[] = {96, 128, 192, 256, 384, 512};
+
+int completer_context_tokens(const struct model *m, const struct engine_options *o) {
+	int n_ctx_train = model_info(m)->n_ctx_train;
+	return o->max_context_tokens < n_ctx_train ? o->max_context_tokens : n_ctx_train;
+}
+
+static size_t count_tokens(void *user, const char *text, size_t n_bytes) {
+	struct token_list l = {0};
+	size_t n = SIZE_MAX / 4; // out of memory: fits no budget
+	if (tokenizer_encode(user, text, n_bytes, &l) == ERR_OK)
+		n = l.n;
+	token_list_finish(&l);
+	return n;
+}
+
+static struct prompt_options prompt_options(const struct model *m, const struct engine_options *o) {
+	const struct tokenizer *t = model_tokenizer(m);
+	return (struct prompt_options){
+		.budget_tokens = completer_context_tokens(m, o) - o->max_new_tokens_block,
+		.has_fim = tokenizer_fim(t)->middle != TOKEN_NONE,
+		.has_bos = tokenizer_bos(t) != TOKEN_NONE,
+	};
+}
+
+static enum err build(const struct model *m, const struct prompt_options *o, struct parser_worker *parser, struct snapshot *s, size_t offset,
+                      const _Atomic int *cancel, struct prompt *out, struct err_msg *msg) {
+	struct syntax *syntax = NULL;
+	enum err e = ERR_OK;
+	if (snapshot_is_python(s))
+		e = snapshot_syntax(s, parser, cancel, &syntax);
+	if (e != ERR_OK && e != ERR_UNSUPPORTED)
+		return err_set(msg, e, "the text could not be parsed: %s", err_name(e));
+	e = prompt_build(s, syntax, offset, o, count_tokens, (void *)model_tokenizer(m), out, msg);
+	syntax_unref(syntax);
+	return e;
+}
+
+enum err complete_prompt(const struct model *m, const struct engine_options *options, struct parser_worker *parser, struct snapshot *s,
+                         size_t offset, const _Atomic int *cancel, struct prompt *out, struct err_msg *msg) {
+	struct prompt_options o = prompt_options(m, options);
+	return build(m, &o, parser, s, offset, cancel, out, msg);
+}
+
+enum err context_prompt(struct completer *c, struct snapshot *s, size_t offset, int window_tokens, const _Atomic int *cancel, struct prompt *out,
+                        struct err_msg *msg) {
+	struct prompt_options o = prompt_options(c->model, &c->options);
+	if (window_tokens && window_tokens < o.budget_tokens)
+		o.budget_tokens = window_tokens;
+	return build(c->model, &o, c->parser, s, offset, cancel, out, msg);
+}
+
+static token_id mark_token(const struct tokenizer *t, enum prompt_mark mark) {
+	switch (mark) {
+	case PROMPT_BOS: return tokenizer_bos(t);
+	case PROMPT_FIM_PREFIX: return tokenizer_fim(t)->prefix;
+	case PROMPT_FIM_SUFFIX: return tokenizer_fim(t)->suffix;
+	case PROMPT_FIM_MIDDLE: return tokenizer_fim(t)->middle;
+	case PROMPT_TEXT: break;
+	}
+	return TOKEN_NONE;
+}
+
+// Text whose every byte the vocabulary lacks gives no ids: then one newline, since a decoder needs a token.
+enum err context_encode(struct completer *c, const struct prompt *p, struct token_list *out, struct err_msg *msg) {
+	const struct tokenizer *t = model_tokenizer(c->model);
+	enum err e = ERR_OK;
+	out->n = 0;
+	for (int i = 0; i < p->n_segments && e == ERR_OK; i++) {
+		const struct prompt_segment *s = &p->segments[i];
+		if (s->mark == PROMPT_TEXT)
+			e = tokenizer_encode(t, p->text + s->begin, s->end - s->begin, out);
+		else
+			e = token_list_push(out, mark_token(t, s->mark));
+	}
+	if (e == ERR_OK && out->n == 0)
+		e = tokenizer_encode(t, "\n", 1, out);
+	if (e != ERR_OK)
+		return err_set(msg, e, "out of memory while tokenising");
+	if (out->n == 0 || out->n > (size_t)c->context_tokens)
+		return err_set(msg, ERR_LIMIT, "the prompt has %zu tokens, max_context is %d", out->n, c->context_tokens);
+	return ERR_OK;
+}
+
+enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, bool file, struct token_list *out) {
+	struct prompt_options o = prompt_options(c->model, &c->options);
+	struct prompt p = {0};
+	void *t = (void *)model_tokenizer(c->model);
+	enum err e = file ? prompt_build_file(s, offset, &o, count_tokens, t, &p, NULL) : prompt_build(s, NULL, offset, &o, count_tokens, t, &p, NULL);
+	if (e == ERR_OK)
+		e = context_encode(c, &p, out, NULL);
+	prompt_finish(&p);
+	return e;
+}
+
+// --- how fast, and so how much
+
+void pace_measure(struct completer *c, int n_tokens, int64_t us) {
+	if (n_tokens < MEASURED_MIN_TOKENS || us <= 0)
+		return;
+	double now = (double)n_tokens * 1e6 / (double)us;
+	c->prefill_tokens_per_s = c->prefill_tokens_per_s > 0 ? c->prefill_tokens_per_s + MEASURED_SHARE * (now - c->prefill_tokens_per_s) : now;
+}
+
+static double affordable_tokens(const struct completer *c) {
+	double speed = c->prefill_tokens_per_s > 0 ? c->prefill_tokens_per_s : UNMEASURED_TOKENS_PER_S;
+	return speed * FIRST_TOKEN_US / 1e6;
+}
+
+bool pace_is_slow(const struct completer *c, size_t n_missing) {
+	return (double)n_missing > affordable_tokens(c);
+}
+
+int pace_window_tokens(const struct completer *c) {
+	int n = WINDOWS[0];
+	for (size_t i = 1; i < sizeof WINDOWS / sizeof *WINDOWS && WINDOWS[i] <= affordable_tokens(c); i++)
+		n = WINDOWS[i];
+	return n;
+}
