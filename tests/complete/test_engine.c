@@ -134,14 +134,15 @@ static void answers_once(void **state) {
 static void reuse_changes_nothing(void **state) {
 	if (!have_model())
 		skip();
+	const char *text = "def power(a, b):\n    return a ** b\n\n\ndef divide(a, b):\n    return ";
 	struct answer cold = {0}, other = {0}, warm = {0}, again = {0};
-	submit(*state, add, 1, TRIGGER_INVOKED, &cold);
+	submit(*state, text, 1, TRIGGER_INVOKED, &cold);
 	wait_answer(&cold);
 	submit(*state, "import os\n\n\ndef size(path):\n    return os.", 2, TRIGGER_INVOKED, &other);
 	wait_answer(&other);
-	submit(*state, add, 1, TRIGGER_INVOKED, &warm);
+	submit(*state, text, 1, TRIGGER_INVOKED, &warm);
 	wait_answer(&warm);
-	submit(*state, add, 1, TRIGGER_INVOKED, &again);
+	submit(*state, text, 1, TRIGGER_INVOKED, &again);
 	wait_answer(&again);
 	assert_string_equal(cold.text, warm.text);
 	assert_string_equal(cold.text, again.text);
