@@ -23,6 +23,7 @@ int main(int argc, char **argv) {
 	case CLI_COMPLETE: return cli_complete(&c);
 	case CLI_INSPECT: return cli_inspect(&c);
 	case CLI_BENCH: return cli_bench(&c);
+	case CLI_STORE: return cli_store(&c);
 	case CLI_HELP: cli_help(); return 0;
 	case CLI_VERSION: printf("maskstore %s\n", MASKSTORE_VERSION); return 0;
 	}

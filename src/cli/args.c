@@ -15,6 +15,7 @@ static const struct flag {
 } flags[] = {
 	{"activations", true}, {"kv", true}, {"tokens", true}, {"at", true}, {"out", true}, {"chunk", true}, {"n", true},
 	{"depth", true}, {"repeat", true}, {"top", true}, {"temperature-milli", true}, {"seed", true}, {"top-k", true}, {"binary", false}, {"roundtrip", false},
+	{"remove", false},
 };
 
 static const char usage[] =
@@ -27,6 +28,9 @@ static const char usage[] =
 	"  maskstore inspect prompt FILE:LINE:COL the prompt at a cursor, special tokens shown\n"
 	"  maskstore inspect logits               --tokens IDS --at 1,33,512|all --out FILE  (--activations f32|q8, --kv f32|f16, --chunk N)\n"
 	"  maskstore inspect generate             --tokens IDS --n 64   continuation, greedy  (--temperature-milli 800 --seed 1 --top-k 40)\n"
+	"  maskstore inspect store                what is kept on disk of files' keys and values\n"
+	"  maskstore store verify                 read all of it and check it  (--remove: remove what is damaged)\n"
+	"  maskstore store clear                  remove all of it\n"
 	"  maskstore bench prefill                --n 512   tokens per second\n"
 	"  maskstore bench decode                 --depth 512 --n 64\n"
 	"  maskstore bench machine                read bandwidth, int8 dot peak, FMA peak\n"
@@ -37,7 +41,7 @@ static const char usage[] =
 static const char examples[] =
 	"\n"
 	"  --config FILE   settings as JSON (default: $XDG_CONFIG_HOME/maskstore/config.json)\n"
-	"  --json          one JSON object on standard output (complete, bench)\n"
+	"  --json          one JSON object on standard output (complete, bench, inspect store, store)\n"
 	"\n"
 	"Examples:\n"
 	"  maskstore complete src/app.py:12:9 --json\n"
@@ -191,7 +195,7 @@ static enum err apply_sources(struct cli *c, int argc, char **argv, struct err_m
 }
 
 static bool parse_command(const char *word, enum cli_command *out) {
-	static const char *const names[] = {"serve", "complete", "inspect", "bench", "help", "version"};
+	static const char *const names[] = {"serve", "complete", "inspect", "bench", "store", "help", "version"};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		if (!strcmp(names[i], word)) {
 			*out = (enum cli_command)i;

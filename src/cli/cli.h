@@ -14,7 +14,7 @@
 #define CLI_MAX_OPTIONS 32
 #define CLI_EXIT_BAD_INPUT 2
 
-enum cli_command { CLI_SERVE, CLI_COMPLETE, CLI_INSPECT, CLI_BENCH, CLI_HELP, CLI_VERSION };
+enum cli_command { CLI_SERVE, CLI_COMPLETE, CLI_INSPECT, CLI_BENCH, CLI_STORE, CLI_HELP, CLI_VERSION };
 
 struct cli {
 	enum cli_command command;
@@ -55,6 +55,8 @@ int cli_complete(const struct cli *c);
 int cli_inspect(const struct cli *c);
 int cli_inspect_logits(const struct cli *c);   // logits and generate: for oracles
 int cli_inspect_generate(const struct cli *c);
+int cli_inspect_store(const struct cli *c);
 int cli_bench(const struct cli *c);
+int cli_store(const struct cli *c);
 
 #endif

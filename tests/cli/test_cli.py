@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The command line of the built binary: what it prints, what bad input gets, and that its settings are the documented ones."""
+import hashlib
 import json
 import os
+import random
 import re
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -54,9 +58,9 @@ def test_version_is_the_projects():
 def test_help_has_examples_and_every_setting():
     text = run("--help").stdout
     assert "Examples:" in text
-    rows = re.findall(r"^\| `(--[a-z-]+)` \| `(MASKSTORE_[A-Z_]+)` \| `(\w+)` \|", (ROOT / "docs" / "configuration.md").read_text(), re.M)
-    assert len(rows) == 8
-    shown = [tuple(line.split()[:3]) for line in text.splitlines() if line.startswith("  --") and "MASKSTORE_" in line]
+    rows = re.findall(r"^\| `(--[a-z-]+)` \| `((?:MASKSTORE|MS)_[A-Z_]+)` \| `(\w+)` \|", (ROOT / "docs" / "configuration.md").read_text(), re.M)
+    assert len(rows) == 12
+    shown = [tuple(line.split()[:3]) for line in text.splitlines() if re.match(r"  --\S+ +(MASKSTORE|MS)_", line)]
     assert shown == rows
 
 
@@ -98,7 +102,10 @@ def test_column_counts_characters(model, tmp_path):
     (["complete", "x.py:1:1", "--strategy", "wild"], ["strategy", "wild", "conservative"]),
     (["complete", "x.py:1:1", "--model"], ["--model", "value"]),
     (["nonsense"], ["nonsense", "--help"]),
-    (["inspect"], ["inspect takes one of"]),
+    (["inspect"], ["inspect takes one of", "store"]),
+    (["inspect", "store", "more"], ["inspect store"]),
+    (["store"], ["store takes one of", "verify", "clear"]),
+    (["store", "nothing"], ["store takes one of"]),
     (["bench", "nothing"], ["bench takes one of"]),
     (["--config", "/nonexistent/c.json"], ["/nonexistent/c.json"]),
 ])
@@ -194,3 +201,85 @@ def test_odd_head_size_gets_one_notice(model, sample, tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("head_dim 80") == 1 and "exact attention only" in result.stderr
     assert "head_dim" not in run("complete", f"{sample}:6:20", "--json", "--model", model).stderr
+
+
+# --- the store: extents written here, by the format in src/maskstore/extent.h
+
+def extent(parent, ids, payload, layers=1, heads=1, head_dim=2, version=1):
+    """One block of 2-byte elements at rest, and its key."""
+    key = hashlib.sha256(parent + struct.pack("<32i", *ids)).digest()
+    low, high = payload[0::2], payload[1::2]
+    part, top = 32 * head_dim, b""
+    for layer in range(layers):
+        for is_v in (0, 1):
+            for head in range(heads):
+                at = ((layer * heads + head) * 2 + is_v) * part
+                values = high[at:at + part]
+                top += values if is_v else bytes((v - (values[i - 1] if i % 32 else 0)) % 256 for i, v in enumerate(values))
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
+    deflated = squeeze.compress(top) + squeeze.flush()
+    head = b"MSKEXTNT" + struct.pack("<I", version)
+    rest = struct.pack("<6IQQQ", 0, 2, layers, heads, head_dim, 0, len(payload), len(deflated), 0)
+    rest += key + parent + struct.pack("<32i", *ids) + low + deflated
+    return key, head + struct.pack("<I", zlib.crc32(rest, zlib.crc32(head))) + rest
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A cache folder whose store holds a chain of three blocks; their files."""
+    rng = random.Random(4)
+    root = hashlib.sha256(b"root").digest()
+    folder = tmp_path / "store" / root.hex()
+    folder.mkdir(parents=True)
+    files, parent = [], root
+    for n in range(3):
+        parent, data = extent(parent, [rng.randrange(50000) for _ in range(32)], rng.randbytes(2 * 2 * 32 * 2))
+        files.append(folder / parent.hex())
+        files[-1].write_bytes(data)
+    return tmp_path, files
+
+
+def store_json(*args, cache, status=0):
+    result = run(*args, "--json", "--cache-dir", cache)
+    assert result.returncode == status, result
+    return json.loads(result.stdout)
+
+
+def test_store_report_verify_clear(store):
+    cache, files = store
+    size = sum(f.stat().st_size for f in files)
+    shown = store_json("inspect", "store", cache=cache)
+    assert shown == {"folder": f"{cache}/store", "roots": 1, "extents": 3, "bytes": size, "temporary": 0, "budget_bytes": 2048 << 20}
+    assert "3 of 32 tokens" in run("inspect", "store", "--cache-dir", cache).stdout
+    whole = store_json("store", "verify", cache=cache)
+    assert (whole["extents"], whole["raw_bytes"], whole["corrupt"]) == (3, 3 * 256, 0)
+    (files[0].parent / "notes.txt").write_text("mine")
+    assert store_json("store", "clear", cache=cache)["extents"] == 3
+    assert [f.name for f in files[0].parent.iterdir()] == ["notes.txt"]
+    assert store_json("inspect", "store", cache=cache)["extents"] == 0
+
+
+def test_store_verify_finds_damage(store):
+    cache, files = store
+    data = bytearray(files[1].read_bytes())
+    data[-1] ^= 1
+    files[1].write_bytes(data)
+    other_version = bytearray(files[2].read_bytes())
+    other_version[8] = 2
+    files[2].write_bytes(other_version)
+    found = store_json("store", "verify", cache=cache, status=1)
+    assert (found["extents"], found["corrupt"], found["unknown_version"], found["removed"]) == (1, 1, 1, False)
+    assert all(f.exists() for f in files)
+    removed = store_json("store", "verify", "--remove", cache=cache)
+    assert (removed["corrupt"], removed["unknown_version"], removed["removed"]) == (1, 1, True)
+    assert [f.exists() for f in files] == [True, False, False]
+    assert store_json("store", "verify", cache=cache)["extents"] == 1
+
+
+def test_store_that_is_missing_or_no_folder(tmp_path):
+    assert store_json("inspect", "store", cache=tmp_path)["extents"] == 0
+    assert store_json("store", "verify", cache=tmp_path)["extents"] == 0
+    (tmp_path / "store").write_text("a file")
+    refused(run("inspect", "store", "--cache-dir", tmp_path), "store", "directory")
+    refused(run("store", "verify", "--cache-dir", tmp_path), "store", "directory")
+    refused(run("store", "clear", "--cache-dir", tmp_path), "store", "directory")
