@@ -16,6 +16,7 @@
 #include "framing.h"
 #include "latency_log.h"
 #include "output.h"
+#include "privacy.h"
 #include "protocol.h"
 #include "rpc.h"
 #include "server.h"
@@ -79,6 +80,7 @@ struct server {
 
 	// documents and the engine
 	struct workspace workspace;
+	struct privacy privacy;
 	struct parser_worker *parser;
 	struct engine *engine;
 	bool engine_tried;

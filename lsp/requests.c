@@ -16,7 +16,7 @@ struct pending {
 	struct pending *done_next; // in server->done
 	json_t *id;                // owned
 	const char *method;        // static
-	bool inline_item;
+	bool inline_item, may_archive;
 	uint64_t document_id, ticket;
 	int64_t version, received_us;
 	struct snapshot *snapshot; // owned reference
@@ -202,7 +202,7 @@ static uint64_t superseding_key(const struct pending *p) {
 
 static bool submit(struct server *s, struct pending *p, int trigger_kind) {
 	struct complete_request r = {.snapshot = p->snapshot, .offset = p->place.offset,
-		.trigger = trigger_kind == 1 ? TRIGGER_INVOKED : TRIGGER_AUTOMATIC, .received_us = p->received_us};
+		.trigger = trigger_kind == 1 ? TRIGGER_INVOKED : TRIGGER_AUTOMATIC, .document = p->document_id, .may_archive = p->may_archive, .received_us = p->received_us};
 	p->next = s->pending;
 	s->pending = p; // before the engine may finish it
 	p->ticket = s->engine ? engine_submit(s->engine, &r, superseding_key(p), finished, p) : 0;
@@ -224,6 +224,7 @@ void requests_submit(struct server *s, const struct rpc_message *m, const char *
 		return;
 	}
 	p->document_id = d->id;
+	p->may_archive = d->may_archive;
 	p->version = document_version(d->text);
 	p->received_us = received_us;
 	if (!submit(s, p, params->trigger_kind)) {

@@ -390,6 +390,7 @@ static bool init(struct server *s, const struct server_options *o) {
 	s->inbox_tail = &s->inbox_head;
 	framing_init(&s->framing, FRAMING_MAX_BODY_BYTES);
 	workspace_init(&s->workspace);
+	privacy_init(&s->privacy, &s->loop);
 	latency_log_init(&s->log, NULL, 0);
 	pthread_mutex_init(&s->done_lock, NULL);
 	struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -456,10 +457,12 @@ static void stop(struct server *s) {
 	requests_free(s);
 	parser_worker_destroy(s->parser);
 	workspace_finish(&s->workspace);
+	privacy_stop(&s->privacy);
 	output_close(&s->output);
 	uv_walk(&s->loop, close_any, NULL);
 	// A read of a terminal or a large parse may still be going on; the watchdog limits it.
 	uv_run(&s->loop, UV_RUN_DEFAULT);
+	privacy_finish(&s->privacy);
 	uv_loop_close(&s->loop);
 }
 

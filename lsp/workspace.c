@@ -56,6 +56,14 @@ struct open_document *workspace_find(const struct workspace *w, const char *uri,
 	return link ? *link : NULL;
 }
 
+struct open_document *workspace_find_id(const struct workspace *w, uint64_t id) {
+	for (size_t i = 0; i < N_BUCKETS; i++)
+		for (struct open_document *d = w->buckets[i]; d; d = d->next)
+			if (d->id == id)
+				return d;
+	return NULL;
+}
+
 static struct open_document *create(struct buf *key) {
 	struct open_document *d = calloc(1, sizeof *d);
 	if (!d)
@@ -79,7 +87,7 @@ enum err workspace_open(struct workspace *w, const char *uri, size_t n_bytes, st
 	struct open_document *d = *link;
 	document_destroy(d->text);
 	d->text = NULL;
-	d->stale = d->told_large = false;
+	d->stale = d->told_large = d->may_archive = false;
 	d->id = ++w->last_id;
 	*out = d;
 	return ERR_OK;

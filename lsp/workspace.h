@@ -19,6 +19,7 @@ struct open_document {
 	uint64_t id;           // > 0, never used again after close
 	struct document *text; // owned; null if it could not be held
 	bool stale;            // our text may differ from the editor's: no answers until a whole text arrives
+	bool may_archive;      // privacy.h said so
 	bool told_large;       // the message about its size was shown
 	struct open_document *next;
 };
@@ -33,6 +34,8 @@ void workspace_init(struct workspace *w);
 void workspace_finish(struct workspace *w);
 // Null if it is not open. Borrowed until the document is closed.
 struct open_document *workspace_find(const struct workspace *w, const char *uri, size_t n_bytes);
+// By id; null if it was closed. Walks all.
+struct open_document *workspace_find_id(const struct workspace *w, uint64_t id);
 // Opens an entry without text, or empties the one that is there (under a new id). ERR_NOMEM.
 enum err workspace_open(struct workspace *w, const char *uri, size_t n_bytes, struct open_document **out) ERR_MUST_CHECK;
 // False if it was not open.

@@ -44,6 +44,16 @@ static void parse(struct server *s, struct open_document *d) {
 		document_parse_async(d->text, s->parser);
 }
 
+// A later document under the same URI has another id.
+static void take_privacy(void *user, uint64_t document_id, bool may_write) {
+	struct server *s = user;
+	struct open_document *d = workspace_find_id(&s->workspace, document_id);
+	if (d)
+		d->may_archive = may_write;
+	if (d && may_write && s->engine)
+		engine_allow_archive(s->engine, document_id);
+}
+
 void method_did_open(struct server *s, const struct rpc_message *m, int64_t received_us) {
 	(void)received_us;
 	struct text_ref uri, text;
@@ -64,6 +74,7 @@ void method_did_open(struct server *s, const struct rpc_message *m, int64_t rece
 	bool python = wants_syntax(json_object_get(item, "languageId"), uri, text.n_bytes);
 	if (document_create(text.text, text.n_bytes, python, protocol_version(json_object_get(item, "version")), &d->text, &msg))
 		lost(s, d, msg.text);
+	privacy_ask(&s->privacy, d->key, d->key_bytes, d->id, take_privacy, s);
 	parse(s, d);
 }
 

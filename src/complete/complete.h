@@ -74,7 +74,6 @@ struct complete_request {
 	size_t offset;               // cursor, bytes
 	enum complete_trigger trigger;
 	uint64_t document;           // > 0: its keys and values are prepared when the request is done (engine_fill)
-	uint64_t document_id;        // for engine_allow_archive
 	bool may_archive;            // keys and values of this document may be written to disk, as far as is known now
 	int64_t received_us;         // clock_us at receipt
 	_Atomic int *cancel;         // enum complete_cancel, may be null; complete_run itself sets CANCEL_DEADLINE at the deadline
@@ -145,6 +144,6 @@ bool engine_is_quiet(struct engine *e);
 // case, before this returns), a running one stops within 50 ms. Unknown tickets are ignored. True if it was found.
 bool engine_cancel(struct engine *e, uint64_t ticket);
 // From now on keys and values of this document may be written to disk. Matters only for the document of the last request; later ones say it themselves.
-void engine_allow_archive(struct engine *e, uint64_t document_id);
+void engine_allow_archive(struct engine *e, uint64_t document);
 
 #endif

@@ -46,6 +46,8 @@ struct engine {
 	_Atomic int rest_cancel;     // ends completer_rest: a request came, or the end
 	bool rested;                 // decode thread only: nothing happened since the last rest
 	bool may_archive;            // decode thread only: of the last document worked on
+	uint64_t document;           // decode thread only: the last one worked on
+	uint64_t allowed;            // under the lock: the last document that engine_allow_archive named
 	int64_t idle_us;             // decode thread only: since when
 	struct completer *completer; // decode thread only
 	enum err load_err;           // decode thread only
@@ -111,6 +113,7 @@ static void run_request(struct engine *e, struct queued *q) {
 	struct complete_result r;
 	e->rested = false;
 	e->may_archive = q->request.may_archive;
+	e->document = q->request.document;
 	complete_run(e->completer, &q->request, &r);
 	fill_after(e, q, &r);
 	q->done(q->user, &r);
@@ -123,6 +126,7 @@ static void run_fill(struct engine *e, struct fill *f, int step_tokens) {
 	pthread_mutex_unlock(&e->lock);
 	e->rested = false;
 	e->may_archive = f->may_archive;
+	e->document = f->document;
 	fill_run(e->completer, f, step_tokens, &e->background.cancel);
 	e->idle_us = clock_us();
 	pthread_mutex_lock(&e->lock);
@@ -139,6 +143,10 @@ static void rest(struct engine *e) {
 
 // Does what is due while no request is there, or waits for a change or the next thing to be due. Lock held, but not during the work.
 static void wait_or_work(struct engine *e) {
+	if (e->document && e->allowed == e->document && !e->may_archive) {
+		e->may_archive = true;
+		e->rested = false;
+	}
 	int64_t now = clock_us(), due = background_due_us(&e->background), rest_due = e->rested ? INT64_MAX : e->idle_us + REST_US;
 	struct fill *f = e->completer ? background_take(&e->background, now) : NULL;
 	if (f) {
@@ -385,4 +393,11 @@ bool engine_is_quiet(struct engine *e) {
 	bool quiet = !e->head && !e->running && !e->background.list && !e->background.running;
 	pthread_mutex_unlock(&e->lock);
 	return quiet;
+}
+
+void engine_allow_archive(struct engine *e, uint64_t document) {
+	pthread_mutex_lock(&e->lock);
+	e->allowed = document;
+	pthread_cond_signal(&e->changed);
+	pthread_mutex_unlock(&e->lock);
 }
