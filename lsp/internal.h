@@ -15,6 +15,7 @@
 #include "complete/complete.h"
 #include "framing.h"
 #include "latency_log.h"
+#include "loop_time.h"
 #include "output.h"
 #include "privacy.h"
 #include "protocol.h"
@@ -46,6 +47,7 @@ struct pending; // a request that the engine works on (requests.c)
 
 struct server {
 	uv_loop_t loop;
+	struct loop_time loop_time;
 	int status;                 // exit status once stopping
 	bool stopping;
 	enum lifecycle life;

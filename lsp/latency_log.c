@@ -113,6 +113,28 @@ static void append_result(struct buf *b, const struct complete_result *r) {
 		r->generated_tokens);
 }
 
+static void append_store(struct buf *b, const struct complete_result *r) {
+	const struct maskstore_stats *s = &r->stats.store;
+	const struct archive_stats *a = &r->stats.archive;
+	buf_appendf(b, ",\"hits\":{\"timeline\":%d,\"tree\":%d,\"archive\":%d}", r->hit_tokens - r->tree_tokens - r->restored_tokens, r->tree_tokens,
+		r->restored_tokens);
+	buf_appendf(b, ",\"store\":{\"hot_bytes\":%llu,\"cached_bytes\":%llu,\"budget_bytes\":%llu,\"evicted\":%llu,\"copied\":%llu",
+		(unsigned long long)s->n_hot * s->block_bytes, (unsigned long long)s->n_cached * s->block_bytes, (unsigned long long)s->budget_bytes,
+		(unsigned long long)s->n_evicted, (unsigned long long)s->n_copied);
+	buf_appendf(b, ",\"verified\":%llu,\"healed\":%llu", (unsigned long long)r->stats.n_verified, (unsigned long long)r->stats.n_healed);
+	buf_appendf(b, ",\"archive_ram_bytes\":%llu,\"archive_disk_bytes\":%llu,\"raw_bytes\":%llu,\"packed_bytes\":%llu", (unsigned long long)a->ram_bytes,
+		(unsigned long long)a->disk_bytes, (unsigned long long)a->raw_bytes, (unsigned long long)a->packed_bytes);
+	buf_appendf(b, ",\"waits\":%llu,\"wait_us\":%llu,\"corrupt\":%llu,\"write_errors\":%llu}", (unsigned long long)a->waits,
+		(unsigned long long)a->wait_us, (unsigned long long)a->corrupt, (unsigned long long)a->write_errors);
+}
+
+static void append_loop(struct buf *b, const struct loop_time *t) {
+	buf_append_str(b, ",\"loop\":{\"le_us\":[");
+	for (int i = 0; i < LOOP_TIME_BUCKETS; i++)
+		buf_appendf(b, i ? ",%llu" : "%llu", (unsigned long long)t->n[i]);
+	buf_appendf(b, "],\"max_us\":%llu}", (unsigned long long)t->max_us);
+}
+
 static void append_entry(struct buf *b, const struct latency_entry *e) {
 	static const struct complete_result nothing;
 	const struct complete_result *r = e->result ? e->result : &nothing;
@@ -123,6 +145,9 @@ static void append_entry(struct buf *b, const struct latency_entry *e) {
 	append_result(b, r);
 	buf_appendf(b, ",\"origin\":\"%s\",\"context\":\"%s\",\"evaluated\":%d,\"background_tokens\":%d", origin_name(r->origin),
 		r->window ? "window" : "whole", r->evaluated_tokens, r->background_tokens);
+	append_store(b, r);
+	if (e->loop)
+		append_loop(b, e->loop);
 	buf_appendf(b, ",\"outcome\":\"%s\",\"stop\":\"%s\"", e->outcome, stop_name(r->stop));
 	buf_appendf(b, ",\"document_version\":%lld,\"document_bytes\":%zu,\"answer_bytes\":%zu", (long long)e->document_version, e->document_bytes,
 		e->answer_bytes);

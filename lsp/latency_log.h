@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "complete/complete.h"
+#include "loop_time.h"
 
 #define LATENCY_LOG_MAX_BYTES (8u << 20) // then the file becomes <path>.1 and a new one is begun
 
@@ -22,6 +23,7 @@ struct latency_entry {
 	const char *outcome;
 	const struct complete_result *result; // null where the engine was not asked
 	int64_t total_us;        // receipt to now
+	const struct loop_time *loop; // null: not told
 };
 
 struct latency_log {

@@ -66,6 +66,7 @@ static void write_line(struct server *s, const struct latency_entry *e, json_t *
 	char *text = json_dumps(id, JSON_ENCODE_ANY | JSON_COMPACT);
 	entry.id_json = text ? text : "null";
 	entry.strategy = s->config.strategy;
+	entry.loop = &s->loop_time;
 	if (!latency_log_write(&s->log, &entry) && server_notice(s, NOTICE_LOG))
 		server_message(s, MESSAGE_LOG, false, "the latency log cannot be written: %s", s->log.path ? s->log.path : "");
 	free(text);

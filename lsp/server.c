@@ -396,7 +396,10 @@ static bool init(struct server *s, const struct server_options *o) {
 	struct sigaction ignore = {.sa_handler = SIG_IGN};
 	sigaction(SIGPIPE, &ignore, NULL);
 	json_object_seed(0);
-	return !parser_worker_create(&s->parser) && !uv_loop_init(&s->loop) && open_handles(s);
+	if (parser_worker_create(&s->parser) || uv_loop_init(&s->loop))
+		return false;
+	loop_time_init(&s->loop_time, &s->loop);
+	return open_handles(s);
 }
 
 static void *watchdog(void *status) {

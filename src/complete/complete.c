@@ -238,6 +238,7 @@ void complete_run(struct completer *c, const struct complete_request *request, s
 		out->stop = cancel == CANCEL_DEADLINE ? STOP_DEADLINE : STOP_CANCELLED;
 	out->background_tokens = c->background_tokens;
 	c->background_tokens = 0;
+	completer_stats(c, &out->stats);
 	out->total_us = clock_us() - request->received_us;
 	if (!out->ttft_us)
 		out->ttft_us = out->total_us;

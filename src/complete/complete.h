@@ -51,6 +51,12 @@ struct complete_phases_us {
 	int64_t queue, load, prompt, tokenize, prefill, decode, finish;
 };
 
+struct completer_stats {
+	struct maskstore_stats store;
+	struct archive_stats archive; // zeros without one
+	uint64_t n_verified, n_healed; // blocks computed again; of these, different
+};
+
 struct complete_result {
 	enum outcome outcome;
 	enum err err;            // for OUTCOME_FAILED
@@ -63,6 +69,9 @@ struct complete_result {
 	// Of the prompt's tokens, `hit` needed no evaluation and `new` were evaluated (in a request that ended early the rest is neither); `generated` are the
 	// answer's, from the memo or the decoder; `evaluated` is the decoder's whole work: new ones and those generated that it had to read.
 	int prompt_tokens, hit_tokens, new_tokens, generated_tokens, evaluated_tokens;
+	// Of `hit`: from another branch of the store's tree, and from its archive; the rest was this timeline's.
+	int tree_tokens, restored_tokens;
+	struct completer_stats stats; // at the end of the request
 	enum answer_origin origin;
 	bool window;             // a short window stood in for the whole prompt
 	int background_tokens;   // evaluated between the request before this one and it, for nobody in particular
@@ -103,11 +112,6 @@ void complete_run(struct completer *c, const struct complete_request *r, struct 
 // that it came from may be written to disk), now and then a block computed again and compared. Ends soon after *cancel becomes non-zero.
 void completer_rest(struct completer *c, bool may_archive, const _Atomic int *cancel);
 
-struct completer_stats {
-	struct maskstore_stats store;
-	struct archive_stats archive; // zeros without one
-	uint64_t n_verified, n_healed; // blocks computed again; of these, different
-};
 void completer_stats(struct completer *c, struct completer_stats *out);
 
 // --- engine: a queue and the decode thread

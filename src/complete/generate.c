@@ -20,6 +20,8 @@ static void count_prefill(struct run *r, const struct session_sync_result *sync)
 	struct complete_result *out = r->out;
 	int end = sync->hit_tokens + sync->new_tokens;
 	out->hit_tokens = sync->hit_tokens < out->prompt_tokens ? sync->hit_tokens : out->prompt_tokens;
+	out->restored_tokens = sync->restored_tokens < out->hit_tokens ? sync->restored_tokens : out->hit_tokens;
+	out->tree_tokens = sync->tree_tokens < out->hit_tokens - out->restored_tokens ? sync->tree_tokens : out->hit_tokens - out->restored_tokens;
 	out->new_tokens = (end < out->prompt_tokens ? end : out->prompt_tokens) - out->hit_tokens;
 }
 

@@ -21,7 +21,7 @@
 #define STORE_MEMORY_SHARE 4     // but at most this part of the machine's memory
 #define HASH_SLICE_BYTES (1u << 20) // about 4 ms
 #define ARCHIVE_RAM_BYTES (64ull << 20) // extents that may not be written, and those just written
-#define ARCHIVE_FLUSH_MS 500     // at the end: the editor waits
+#define ARCHIVE_FLUSH_MS 300     // at the end: the editor waits
 #define VERIFY_EVERY 64          // periods of rest between two blocks that are computed again
 
 struct rest {

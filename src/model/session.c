@@ -255,26 +255,29 @@ static void extend_to(struct session *s, const token_id *tokens, int n) {
 
 // Goes over to the branch of the store's tree, or its archive, that shares more of tokens[n] than the timeline does with its first `hit`.
 // Returns the new hit.
-static int adopt(struct session *s, const token_id *tokens, int n, int hit, const _Atomic int *cancel, int *restored) {
+static int adopt(struct session *s, const token_id *tokens, int n, int hit, const _Atomic int *cancel, struct session_sync_result *from) {
 	int begin = block_floor(hit);
 	block_id parent = block_before(s, begin);
 	if (begin + maskstore_probe(s->store, parent, tokens + begin, n - begin) <= hit)
 		return hit;
 	session_rewind(s, (size_t)begin);
-	extend_to(s, tokens, begin + maskstore_find(s->store, parent, tokens + begin, n - begin, s->blocks + begin / KV_BLOCK_TOKENS));
+	int found = maskstore_find(s->store, parent, tokens + begin, n - begin, s->blocks + begin / KV_BLOCK_TOKENS);
+	from->tree_tokens = begin + found - hit > 0 ? begin + found - hit : 0;
+	extend_to(s, tokens, begin + found);
 	begin = block_floor(s->n_tokens);
 	if (begin + KV_BLOCK_TOKENS > n)
 		return s->n_tokens;
 	block_id tail = begin < s->n_tokens ? s->blocks[begin / KV_BLOCK_TOKENS] : BLOCK_NONE; // matches in part: replaced if a whole one comes
-	*restored = maskstore_restore(s->store, block_before(s, begin), tokens + begin, n - begin, s->blocks + begin / KV_BLOCK_TOKENS, cancel);
-	if (!*restored && tail != BLOCK_NONE)
+	int restored = maskstore_restore(s->store, block_before(s, begin), tokens + begin, n - begin, s->blocks + begin / KV_BLOCK_TOKENS, cancel);
+	if (!restored && tail != BLOCK_NONE)
 		s->blocks[begin / KV_BLOCK_TOKENS] = tail;
-	if (!*restored)
+	if (!restored)
 		return s->n_tokens;
 	if (tail != BLOCK_NONE)
 		maskstore_drop(s->store, tail);
 	s->n_tokens = begin;
-	extend_to(s, tokens, begin + *restored);
+	extend_to(s, tokens, begin + restored);
+	from->restored_tokens = restored;
 	return s->n_tokens;
 }
 
@@ -295,15 +298,16 @@ enum err session_sync(struct session *s, const token_id *tokens, size_t n, const
 	enum err e = check_tokens(s, tokens, n, msg);
 	if (e != ERR_OK)
 		return e;
-	int hit = common_prefix(s, tokens, (int)n), restored = 0;
+	int hit = common_prefix(s, tokens, (int)n);
+	struct session_sync_result from = {0};
 	if (is_sharing(s) && hit < (int)n)
-		hit = adopt(s, tokens, (int)n, hit, cancel, &restored);
+		hit = adopt(s, tokens, (int)n, hit, cancel, &from);
 	if (hit == (int)n && !(s->n_tokens == hit && s->logits_valid))
 		hit--; // the last token again, for its logits
 	session_rewind(s, (size_t)hit);
 	e = evaluate_rest(s, tokens, (int)n, cancel, msg);
 	if (result)
-		*result = (struct session_sync_result){.hit_tokens = hit, .restored_tokens = restored, .new_tokens = s->n_tokens - hit};
+		*result = (struct session_sync_result){.hit_tokens = hit, .tree_tokens = from.tree_tokens, .restored_tokens = from.restored_tokens, .new_tokens = s->n_tokens - hit};
 	return e;
 }
 

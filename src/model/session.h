@@ -41,6 +41,7 @@ struct session_options {
 
 struct session_sync_result {
 	int hit_tokens;      // taken from what was there: this timeline, the store, its archive
+	int tree_tokens;     // of these, from another branch of the store's tree
 	int restored_tokens; // of these, from the archive
 	int new_tokens;      // evaluated in this call
 };

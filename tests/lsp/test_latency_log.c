@@ -108,16 +108,16 @@ static void rotates(void **state) {
 	struct latency_log l;
 	struct latency_entry e = entry(NULL);
 	make_folder(&f);
-	latency_log_init(&l, f.log, 2000);
+	latency_log_init(&l, f.log, 4000);
 	struct stat st;
 	for (int i = 0; i < 100; i++) {
 		assert_true(latency_log_write(&l, &e));
 		assert_int_equal(stat(f.log, &st), 0);
-		assert_true(st.st_size < 3000);
+		assert_true(st.st_size < 6000);
 	}
 	assert_true(count_lines(f.old, NULL) >= 4);
 	assert_int_equal(stat(f.old, &st), 0);
-	assert_true(st.st_size < 3000);
+	assert_true(st.st_size < 6000);
 	latency_log_finish(&l);
 	remove_folder(&f);
 }
