@@ -65,9 +65,9 @@ static json_t *selected_item(const struct answer_place *p, const struct answer_t
 	size_t begin = snapshot_offset(p->snapshot, p->selected_range.start, p->encoding);
 	size_t end = snapshot_offset(p->snapshot, p->selected_range.end, p->encoding);
 	if (begin > p->offset || end != p->offset || t->replace_bytes || snapshot_line_of(p->snapshot, begin) != snapshot_line_of(p->snapshot, end))
-		return json_null();
+		return one_item_list(NULL, false);
 	struct buf whole = {0};
-	json_t *item = json_null();
+	json_t *item = NULL;
 	if (buf_reserve(&whole, p->offset - begin + t->n_bytes)) {
 		snapshot_read(p->snapshot, begin, p->offset, whole.data);
 		whole.len_bytes = p->offset - begin;
@@ -76,18 +76,18 @@ static json_t *selected_item(const struct answer_place *p, const struct answer_t
 			item = one_item_list(json_pack("{s:o, s:o}", "insertText", string(&whole), "range", protocol_range(p->selected_range)), false);
 	}
 	buf_finish(&whole);
-	return item;
+	return item ? item : one_item_list(NULL, false);
 }
 
 json_t *answer_inline(const struct answer_place *p, const struct answer_text *text) {
 	struct answer_text t = *text;
 	struct buf covered = {0};
 	if (!usable(&t))
-		return json_null();
+		return one_item_list(NULL, false);
 	cover(p, &t, &covered);
 	if (!usable(&t)) {
 		buf_finish(&covered);
-		return json_null();
+		return one_item_list(NULL, false);
 	}
 	json_t *result;
 	if (p->has_selected) {

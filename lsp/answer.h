@@ -26,7 +26,8 @@ struct answer_text {
 	size_t replace_bytes;  // right of the cursor
 };
 
-// New references. An empty, blank or unfitting text gives null for inline completion and an empty incomplete list for completion.
+// New references. An empty, blank or unfitting text gives an empty list, incomplete for completion. (Null would leave older ghost text standing in
+// Neovim 0.12: it is for requests that a newer one has overtaken.)
 // C null: memory is out.
 json_t *answer_inline(const struct answer_place *p, const struct answer_text *t) ERR_MUST_CHECK;
 json_t *answer_list(const struct answer_place *p, const struct answer_text *t) ERR_MUST_CHECK;

@@ -115,26 +115,6 @@ local function accept_item(item)
   return true
 end
 
--- The answer null leaves the ghost text of an older answer standing in Neovim 0.12. That is right for a request that a
--- newer one has overtaken; the newest one's null means that there is nothing to show.
-local function hide_on_null(client)
-  local request = client.request
-  local newest = 0
-  client.request = function(self, method, params, handler, bufnr)
-    if method ~= 'textDocument/inlineCompletion' or not handler then
-      return request(self, method, params, handler, bufnr)
-    end
-    newest = newest + 1
-    local number = newest
-    return request(self, method, params, function(err, result, ...)
-      if not err and result == nil and number == newest then
-        result = { items = {} }
-      end
-      return handler(err, result, ...)
-    end, bufnr)
-  end
-end
-
 -- What `key` did in insert mode before we mapped it, as a function for an <expr> mapping. Neovim itself maps <Tab> to
 -- jump through snippets; a person may have a mapping of their own.
 local function previous_mapping(key)
@@ -216,8 +196,6 @@ local function enable_menu(client, bufnr)
   end
 end
 
-local wrapped = {} -- ids of the clients that hide_on_null has seen
-
 local function on_attach(event)
   local client = vim.lsp.get_client_by_id(event.data.client_id)
   if not client or client.name ~= 'maskstore' then
@@ -226,10 +204,6 @@ local function on_attach(event)
   if not M.has_ghost_text() then
     enable_menu(client, event.buf)
     return
-  end
-  if not wrapped[client.id] then
-    wrapped[client.id] = true
-    hide_on_null(client)
   end
   vim.lsp.inline_completion.enable(true, { bufnr = event.buf })
   if options.accept_key then
