@@ -97,6 +97,9 @@ struct server {
 	bool loaded_exact_only;
 
 	uv_timer_t watch_timer, config_timer;
+	uv_timer_t prepare_timer;   // since the last edit
+	uint64_t prepare_document;
+	size_t prepare_offset;
 	char *noted[64];            // settings already named, owned
 	int n_noted;
 };
@@ -128,6 +131,16 @@ void requests_cancel_all(struct server *s);
 // Answers all that are left with null, then (engine destroyed) frees them.
 void requests_abandon(struct server *s);
 void requests_free(struct server *s);
+
+// --- prepare.c
+void prepare_opened(struct server *s, struct open_document *d);
+// All documents that were opened before the engine was started.
+void prepare_all(struct server *s);
+// An edit that ends at `offset`.
+void prepare_changed(struct server *s, struct open_document *d, size_t offset);
+// A request came: it prepares its place itself.
+void prepare_asked(struct server *s);
+void prepare_closed(struct server *s, uint64_t document_id);
 
 // --- methods/
 typedef void method_handler(struct server *s, const struct rpc_message *m, int64_t received_us);

@@ -228,6 +228,7 @@ void requests_submit(struct server *s, const struct rpc_message *m, const char *
 	p->may_archive = d->may_archive;
 	p->version = document_version(d->text);
 	p->received_us = received_us;
+	prepare_asked(s);
 	if (!submit(s, p, params->trigger_kind)) {
 		answer_null(s, m->id, method, "failed", received_us);
 		pending_free(p);

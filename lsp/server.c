@@ -371,8 +371,8 @@ static bool open_input(struct server *s) {
 
 static bool open_handles(struct server *s) {
 	int fd = take_stdout();
-	uv_timer_t *timers[] = {&s->watch_timer, &s->config_timer, &s->broken_timer};
-	for (int i = 0; i < 3; i++) {
+	uv_timer_t *timers[] = {&s->watch_timer, &s->config_timer, &s->broken_timer, &s->prepare_timer};
+	for (int i = 0; i < 4; i++) {
 		if (uv_timer_init(&s->loop, timers[i]))
 			return false;
 		timers[i]->data = s;

@@ -78,6 +78,7 @@ void model_start(struct server *s) {
 		failed(s, err_name(e));
 	else
 		ask_for_progress(s);
+	prepare_all(s);
 }
 
 static void tell_loaded(struct server *s) {

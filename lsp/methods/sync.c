@@ -52,6 +52,8 @@ static void take_privacy(void *user, uint64_t document_id, bool may_write) {
 		d->may_archive = may_write;
 	if (d && may_write && s->engine)
 		engine_allow_archive(s->engine, document_id);
+	if (d && may_write)
+		prepare_opened(s, d); // its fill may be archived now; what is done already costs nothing
 }
 
 void method_did_open(struct server *s, const struct rpc_message *m, int64_t received_us) {
@@ -67,8 +69,10 @@ void method_did_open(struct server *s, const struct rpc_message *m, int64_t rece
 		return;
 	}
 	struct open_document *d = workspace_find(&s->workspace, uri.text, uri.n_bytes);
-	if (d)
+	if (d) {
 		requests_cancel_document(s, d->id);
+		prepare_closed(s, d->id);
+	}
 	if (workspace_open(&s->workspace, uri.text, uri.n_bytes, &d))
 		return;
 	bool python = wants_syntax(json_object_get(item, "languageId"), uri, text.n_bytes);
@@ -76,6 +80,17 @@ void method_did_open(struct server *s, const struct rpc_message *m, int64_t rece
 		lost(s, d, msg.text);
 	privacy_ask(&s->privacy, d->key, d->key_bytes, d->id, take_privacy, s);
 	parse(s, d);
+	prepare_opened(s, d);
+}
+
+// Where the text that a change brought ends.
+static size_t end_of_change(struct server *s, struct open_document *d, const struct text_change *c) {
+	if (!c->has_range)
+		return 0;
+	struct snapshot *snap = document_snapshot(d->text);
+	size_t offset = snapshot_offset(snap, c->range.start, s->client.encoding) + c->text.n_bytes;
+	snapshot_unref(snap);
+	return offset;
 }
 
 static enum err apply(struct server *s, struct open_document *d, const struct text_change *c) {
@@ -99,6 +114,8 @@ static void apply_all(struct server *s, struct open_document *d, json_t *changes
 		enum err e = apply(s, d, &c);
 		if (e)
 			lost(s, d, e == ERR_LIMIT ? "it is too large" : "memory is out");
+		else if (index + 1 == json_array_size(changes))
+			prepare_changed(s, d, end_of_change(s, d, &c));
 	}
 }
 
@@ -134,6 +151,7 @@ void method_did_close(struct server *s, const struct rpc_message *m, int64_t rec
 	if (!d)
 		return;
 	requests_cancel_document(s, d->id);
+	prepare_closed(s, d->id);
 	workspace_close(&s->workspace, uri.text, uri.n_bytes);
 }
 

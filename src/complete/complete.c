@@ -71,6 +71,7 @@ void completer_destroy(struct completer *c) {
 		return;
 	deadline_destroy(c->deadline);
 	memo_destroy(c->memo);
+	token_list_finish(&c->last);
 	store_close(c);
 	pool_destroy(c->pool);
 	model_close(c->model);
@@ -243,6 +244,8 @@ void complete_run(struct completer *c, const struct complete_request *request, s
 	if (!out->ttft_us)
 		out->ttft_us = out->total_us;
 	prompt_finish(&r.prompt);
-	token_list_finish(&r.tokens);
+	token_list_finish(&c->last);
+	r.tokens.n = out->window ? 0 : (size_t)out->prompt_tokens;
+	c->last = r.tokens;
 	buf_finish(&r.text);
 }

@@ -108,7 +108,7 @@ struct session *completer_session(struct completer *c);
 // Runs one request to its end on this thread. Never fails without filling `out` (outcome and message). out is overwritten.
 void complete_run(struct completer *c, const struct complete_request *r, struct complete_result *out);
 
-// What is done while nobody waits: the model file's hash in slices, the archive, the timeline at rest into the archive (`may_archive`: the document
+// What is done while nobody waits, for the timeline at hand and that of the last request: the model file's hash in slices, the archive, the timeline at rest into the archive (`may_archive`: the document
 // that it came from may be written to disk), now and then a block computed again and compared. Ends soon after *cancel becomes non-zero.
 void completer_rest(struct completer *c, bool may_archive, const _Atomic int *cancel);
 

@@ -4,6 +4,8 @@
 // The short window answers where the whole prompt would keep somebody waiting: how many tokens that is depends on the prefill speed, which is measured as
 // prefills happen (pace_*). Without a deadline the whole prompt is always used, and the prompt is a pure function of text and cursor.
 // Threads: complete_prompt any, the rest the completer's.
+#include <string.h>
+
 #include "complete/internal.h"
 
 #define FIRST_TOKEN_US 1500000   // a whole prompt that takes longer to its first token is not waited for
@@ -104,6 +106,18 @@ enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, 
 		e = context_encode(c, &p, out, NULL);
 	prompt_finish(&p);
 	return e;
+}
+
+bool context_return(struct completer *c, const _Atomic int *cancel) {
+	size_t n;
+	const token_id *now = session_tokens(c->session, &n);
+	const struct token_list *last = &c->last;
+	if (!last->n || (n >= last->n && !memcmp(now, last->ids, last->n * sizeof *now)) || session_probe(c->session, last->ids, last->n) < last->n)
+		return false;
+	struct session_sync_result r = {0};
+	enum err e = session_sync(c->session, last->ids, last->n, cancel, &r, NULL);
+	c->background_tokens += r.new_tokens;
+	return e == ERR_OK;
 }
 
 // --- how fast, and so how much

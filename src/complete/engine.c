@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "complete/background.h"
+#include "complete/internal.h"
 #include "defaults.h"
 
 #define NEAR_BYTES 256 // a request so far off still shares its prompt's beginning with the one before
@@ -47,6 +48,8 @@ struct engine {
 	bool rested;                 // decode thread only: nothing happened since the last rest
 	bool may_archive;            // decode thread only: of the last document worked on
 	uint64_t document;           // decode thread only: the last one worked on
+	uint64_t asked;              // decode thread only: that of the last request
+	bool asked_may_archive;
 	uint64_t allowed;            // under the lock: the last document that engine_allow_archive named
 	int64_t idle_us;             // decode thread only: since when
 	struct completer *completer; // decode thread only
@@ -113,7 +116,8 @@ static void run_request(struct engine *e, struct queued *q) {
 	struct complete_result r;
 	e->rested = false;
 	e->may_archive = q->request.may_archive;
-	e->document = q->request.document;
+	e->document = e->asked = q->request.document;
+	e->asked_may_archive = q->request.may_archive;
 	complete_run(e->completer, &q->request, &r);
 	fill_after(e, q, &r);
 	q->done(q->user, &r);
@@ -137,6 +141,11 @@ static void rest(struct engine *e) {
 	atomic_store(&e->rest_cancel, 0);
 	pthread_mutex_unlock(&e->lock);
 	completer_rest(e->completer, e->may_archive, &e->rest_cancel);
+	if (e->asked && context_return(e->completer, &e->rest_cancel)) {
+		e->document = e->asked;
+		e->may_archive = e->asked_may_archive;
+		completer_rest(e->completer, e->may_archive, &e->rest_cancel);
+	}
 	e->rested = true;
 	pthread_mutex_lock(&e->lock);
 }
@@ -145,6 +154,7 @@ static void rest(struct engine *e) {
 static void wait_or_work(struct engine *e) {
 	if (e->document && e->allowed == e->document && !e->may_archive) {
 		e->may_archive = true;
+		e->asked_may_archive |= e->asked == e->document;
 		e->rested = false;
 	}
 	int64_t now = clock_us(), due = background_due_us(&e->background), rest_due = e->rested ? INT64_MAX : e->idle_us + REST_US;

@@ -21,6 +21,7 @@ struct completer {
 	struct rest *rest; // store.c's
 	double prefill_tokens_per_s; // moving average; 0: not measured yet
 	int background_tokens;       // evaluated by fills since the last request
+	struct token_list last;      // the last request's prompt, if it was whole
 	int context_tokens;
 };
 
@@ -49,6 +50,9 @@ enum err context_prompt(struct completer *c, struct snapshot *s, size_t offset, 
 enum err context_encode(struct completer *c, const struct prompt *p, struct token_list *out, struct err_msg *msg) ERR_MUST_CHECK;
 // The ids of the whole prompt at a cursor, or (`file`) of the file's own, without waiting for syntax, which decides no token. Errors as above.
 enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, bool file, struct token_list *out) ERR_MUST_CHECK;
+
+// Goes back to the last request's timeline after a fill has left it, if nothing but its last token must be evaluated. True if it did.
+bool context_return(struct completer *c, const _Atomic int *cancel);
 
 // Takes a prefill's speed into the average.
 void pace_measure(struct completer *c, int n_tokens, int64_t us);
