@@ -14,7 +14,7 @@ static void engine_loaded_callback(void *user, enum err err, const struct err_ms
 	s->loaded = true;
 	s->loaded_exact_only = info && !info->tiers_allowed;
 	s->loaded_err = err;
-	if (err && msg)
+	if (msg)
 		s->loaded_msg = *msg;
 	pthread_mutex_unlock(&s->done_lock);
 	uv_async_send(&s->wake);
@@ -83,6 +83,8 @@ void model_start(struct server *s) {
 
 static void tell_loaded(struct server *s) {
 	server_message(s, MESSAGE_LOG, false, "the model is loaded: %s", s->config.model);
+	if (s->loaded_msg.text[0])
+		server_message(s, MESSAGE_WARNING, true, "maskstore: %s", s->loaded_msg.text);
 	if (s->loaded_exact_only)
 		server_message(s, MESSAGE_INFO, false, "this model's head size is not a multiple of 32: it runs with exact attention only");
 	else if (strcmp(s->config.strategy, "conservative"))

@@ -40,6 +40,8 @@ static void print_text(const struct complete_result *r) {
 static int run_and_print(const struct cli *c, struct completer *completer, struct snapshot *s, size_t offset, int64_t start_us) {
 	struct complete_result r;
 	int64_t load_us = clock_us() - start_us;
+	if (*completer_notice(completer))
+		fprintf(stderr, "maskstore: %s\n", completer_notice(completer));
 	struct complete_request request = {.snapshot = s, .offset = offset, .trigger = TRIGGER_INVOKED, .received_us = start_us};
 	complete_run(completer, &request, &r);
 	r.phases.load = load_us;

@@ -78,6 +78,10 @@ void completer_destroy(struct completer *c) {
 	free(c);
 }
 
+const char *completer_notice(const struct completer *c) {
+	return c->notice.text;
+}
+
 const struct model *completer_model(const struct completer *c) {
 	return c->model;
 }

@@ -102,6 +102,8 @@ struct completer; // model + store + session + pool: what complete_run needs. On
 // Loads the model and allocates KV (lazily touched). Errors as model_open, with a message for the person. May take seconds.
 enum err completer_create(const struct engine_options *o, struct parser_worker *parser, struct completer **out, struct err_msg *msg) ERR_MUST_CHECK;
 void completer_destroy(struct completer *c);
+// What the person should know, such as a context cut to the memory; "" if nothing.
+const char *completer_notice(const struct completer *c);
 const struct model *completer_model(const struct completer *c);
 struct session *completer_session(struct completer *c);
 
@@ -121,7 +123,7 @@ struct engine;
 // engine_destroy, on the thread that called those, before they return. `user` as given. The result is borrowed during the call. Must not call
 // the engine.
 typedef void engine_done(void *user, const struct complete_result *result);
-// Called once on the decode thread when loading ends (err ERR_OK or the reason).
+// Called once on the decode thread when loading ends (err ERR_OK or the reason). With ERR_OK `msg` is empty or what the person should know.
 typedef void engine_loaded(void *user, enum err err, const struct err_msg *msg, const struct model_info *info);
 
 // Starts the decode thread, which loads the model first. Returns at once.

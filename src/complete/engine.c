@@ -196,6 +196,8 @@ static struct queued *next_request(struct engine *e) {
 static void *decode_thread(void *arg) {
 	struct engine *e = arg;
 	e->load_err = completer_create(&e->options, e->parser, &e->completer, &e->load_msg);
+	if (e->completer)
+		err_set(&e->load_msg, ERR_OK, "%s", completer_notice(e->completer));
 	e->loaded(e->loaded_user, e->load_err, &e->load_msg, e->completer ? model_info(completer_model(e->completer)) : NULL);
 	for (struct queued *q; (q = next_request(e));) {
 		run_request(e, q);

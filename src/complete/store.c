@@ -14,11 +14,13 @@
 #include <unistd.h>
 
 #include "complete/internal.h"
+#include "defaults.h"
 #include "maskstore/archive.h"
 #include "model/file_hash.h"
 
 #define STORE_CONTEXTS 4         // full contexts that the memory for keys and values holds: the one at hand and branches to come back to
 #define STORE_MEMORY_SHARE 4     // but at most this part of the machine's memory
+#define SPARE_BLOCKS 2           // beside a full context: a copied tail, a block that is computed again
 #define HASH_SLICE_BYTES (1u << 20) // about 4 ms
 #define ARCHIVE_RAM_BYTES (64ull << 20) // extents that may not be written, and those just written
 #define ARCHIVE_FLUSH_MS 300     // at the end: the editor waits
@@ -39,16 +41,34 @@ static size_t machine_bytes(void) {
 	return pages > 0 && page_bytes > 0 ? (size_t)pages * (size_t)page_bytes : SIZE_MAX;
 }
 
-// Bytes for keys and values: what was asked for, else four contexts within a quarter of the memory; never less than one context and some tails.
-static size_t budget_bytes(const struct completer *c, size_t block_bytes) {
+// Blocks for keys and values: what was asked for, else four contexts within a quarter of the memory.
+static size_t budget_blocks(const struct completer *c, size_t n_context, size_t block_bytes) {
+	if (c->options.kv_budget_bytes)
+		return c->options.kv_budget_bytes / block_bytes;
+	size_t n_share = machine_bytes() / STORE_MEMORY_SHARE / block_bytes;
+	return STORE_CONTEXTS * n_context < n_share ? STORE_CONTEXTS * n_context : n_share;
+}
+
+static size_t megabytes(const struct completer *c, size_t n_bytes) {
+	return (c->options.kv_budget_bytes ? c->options.kv_budget_bytes : n_bytes) >> 20;
+}
+
+// The memory ladder's last two steps (spec §2): where one context does not fit, it becomes shorter, and the person is told; below what makes
+// a useful prompt the model is refused.
+static enum err fit_context(struct completer *c, size_t block_bytes, size_t *n_blocks, struct err_msg *msg) {
 	size_t n_context = ((size_t)c->context_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-	size_t n_blocks = c->options.kv_budget_bytes / block_bytes, n_least = n_context + 2;
-	if (!c->options.kv_budget_bytes) {
-		n_blocks = STORE_CONTEXTS * n_context;
-		size_t n_share = machine_bytes() / STORE_MEMORY_SHARE / block_bytes;
-		n_blocks = n_blocks < n_share ? n_blocks : n_share;
-	}
-	return (n_blocks > n_least ? n_blocks : n_least) * block_bytes;
+	*n_blocks = budget_blocks(c, n_context, block_bytes);
+	if (*n_blocks >= n_context + SPARE_BLOCKS)
+		return ERR_OK;
+	int n_fit = *n_blocks > SPARE_BLOCKS ? (int)(*n_blocks - SPARE_BLOCKS) * KV_BLOCK_TOKENS : 0;
+	if (n_fit < LIMIT_MIN_CONTEXT_TOKENS)
+		return err_set(msg, ERR_LIMIT, "%zu MB for keys and values hold a context of %d tokens of this model, %d are needed: raise kvBudgetMb to %zu",
+			megabytes(c, *n_blocks * block_bytes), n_fit, LIMIT_MIN_CONTEXT_TOKENS,
+			((LIMIT_MIN_CONTEXT_TOKENS / KV_BLOCK_TOKENS + SPARE_BLOCKS) * block_bytes >> 20) + 1);
+	err_set(&c->notice, ERR_OK, "the context is cut from %d to %d tokens, which is what %zu MB for keys and values hold: raise kvBudgetMb for more",
+		c->context_tokens, n_fit, megabytes(c, *n_blocks * block_bytes));
+	c->context_tokens = c->options.max_context_tokens = n_fit;
+	return ERR_OK;
 }
 
 // --- opening the archive
@@ -84,7 +104,10 @@ static void recall(struct completer *c) {
 
 enum err store_open(struct completer *c, const char *model_path, struct err_msg *msg) {
 	struct maskstore_geometry g = session_geometry(c->model, c->options.kv_type);
-	enum err e = maskstore_create(&g, budget_bytes(c, maskstore_block_bytes(&g)), &c->store, msg);
+	size_t block_bytes = maskstore_block_bytes(&g), n_blocks;
+	enum err e = fit_context(c, block_bytes, &n_blocks, msg);
+	if (e == ERR_OK)
+		e = maskstore_create(&g, n_blocks * block_bytes, &c->store, msg);
 	if (e != ERR_OK)
 		return e;
 	c->rest = calloc(1, sizeof *c->rest);
