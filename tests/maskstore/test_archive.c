@@ -293,6 +293,41 @@ static void test_promotion(void **state) {
 	box_finish(&b);
 }
 
+// RAM holds the newest copies of what is on disk, until blocks that are nowhere else need the room.
+static void test_what_ram_keeps(void **state) {
+	(void)state;
+	struct box b;
+	struct archive_stats s;
+	box_init(&b, true, MUCH, 4 * EXTENTS);
+	assert_true(box_open(&b));
+	for (int i = 0; i < 10; i++)
+		assert_true(box_put(&b, i, true));
+	assert_true(archive_flush(b.archive, 20000));
+	archive_stats(b.archive, &s);
+	uint64_t n_held = s.ram_extents;
+	assert_in_range(n_held, 3, 5);
+	const struct archive_block newest = b.blocks[9], oldest = b.blocks[0];
+	assert_int_equal(archive_restore(b.archive, &newest, (void *const *)b.back, 1, NULL), 1);
+	assert_int_equal(archive_restore(b.archive, &oldest, (void *const *)b.back, 1, NULL), 1);
+	archive_stats(b.archive, &s);
+	assert_int_equal(s.hits_ram, 1);
+	assert_int_equal(s.hits_disk, 1);
+	assert_int_equal(s.evictions, 0); // copies are no loss
+	for (int i = 20; i < 20 + (int)n_held; i++)
+		assert_true(box_put(&b, i, false));
+	assert_true(box_put(&b, 30, true));
+	assert_true(archive_flush(b.archive, 20000));
+	for (int i = 20; i < 20 + (int)n_held; i++)
+		assert_int_equal(archive_restore(b.archive, &b.blocks[i], (void *const *)b.back, 1, NULL), 1);
+	archive_stats(b.archive, &s);
+	assert_int_equal(s.hits_ram, 1 + n_held);
+	assert_true(box_put(&b, 40, false)); // one of them has to go
+	assert_true(archive_flush(b.archive, 20000));
+	archive_stats(b.archive, &s);
+	assert_int_equal(s.evictions, 1);
+	box_finish(&b);
+}
+
 static void test_cancel(void **state) {
 	(void)state;
 	struct box b;
@@ -481,6 +516,7 @@ int main(void) {
 		cmocka_unit_test(test_ram_only),      cmocka_unit_test(test_disk_and_ram),     cmocka_unit_test(test_small_ram),
 		cmocka_unit_test(test_small_disk),    cmocka_unit_test(test_damage),           cmocka_unit_test(test_exact_damage),
 		cmocka_unit_test(test_stats),         cmocka_unit_test(test_promotion),        cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_what_ram_keeps),
 		cmocka_unit_test(test_close_gives_back), cmocka_unit_test(test_arguments),     cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_failing_allocator),
 	};

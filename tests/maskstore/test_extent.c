@@ -236,6 +236,22 @@ static void test_hostile_streams(void **state) {
 	finish(&p);
 }
 
+// Bytes after the end of the deflate stream, counted in its size.
+static void test_bytes_after_the_stream(void **state) {
+	(void)state;
+	struct packed p = pack(&SMALL, NULL);
+	uint8_t *longer = make_bytes(p.n_bytes + 1);
+	memcpy(longer, p.data, p.n_bytes);
+	longer[p.n_bytes] = 0;
+	set_u32(longer + 48, (uint32_t)(p.n_bytes + 1 - 256 - p.block_bytes / 2));
+	sign(longer, p.n_bytes + 1);
+	struct extent_info info;
+	assert_int_equal(extent_read(longer, p.n_bytes + 1, &info), EXTENT_OK);
+	assert_int_equal(extent_unpack(p.codec, longer, &info, NULL), EXTENT_CORRUPT);
+	free(longer);
+	finish(&p);
+}
+
 static void test_codec_limits(void **state) {
 	(void)state;
 	struct extent_codec *c = (struct extent_codec *)&SMALL;
@@ -257,7 +273,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),        cmocka_unit_test(test_extreme_contents),    cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_every_byte_counts), cmocka_unit_test(test_every_length_counts), cmocka_unit_test(test_hostile_headers),
-		cmocka_unit_test(test_hostile_streams),   cmocka_unit_test(test_codec_limits),
+		cmocka_unit_test(test_hostile_streams),   cmocka_unit_test(test_bytes_after_the_stream), cmocka_unit_test(test_codec_limits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
