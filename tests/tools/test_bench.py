@@ -144,9 +144,9 @@ def test_wait_is_of_files_of_about_300_lines():
     assert figures.wait_ratio(ours, peers) == 3
 
 
-def test_one_untold_value_makes_the_figure_unknown():
-    assert figures.counted([1, None, 3]) == []
-    assert figures.counted([1, 2]) == [1, 2]
+def test_work_in_the_background_belongs_to_the_key_before():
+    records = [{"new": 1, "background_before": 50}, {"new": 2, "background_before": 10}, {"new": 3, "background_before": 0, "asked_new": 9}]
+    assert [e["all_new"] for e in ours.add_background(records, 5)] == [11, 2, 14]
 
 
 def test_loop_time_is_the_upper_edge_of_its_bucket():

@@ -73,12 +73,6 @@ def wait_ratio(ours, peers, low=250, high=350):
     return ratio(mean(theirs), mean(mine)) if mine else None
 
 
-def counted(values):
-    """The values, or nothing at all where the server could not tell one of them."""
-    values = list(values)
-    return [] if any(v is None for v in values) else values
-
-
 def loop_p999_ms(lines):
     """Upper edge of the bucket that holds the p99.9 of the loop's turns, over all servers' last lines."""
     histograms = [line["loop"] for line in lines if "loop" in line]
@@ -112,6 +106,8 @@ def real_time(runs):
         "cancelled": sum(e["outcome"] == "cancelled" for e in events),
         "seen_after_ms_p50": percentile(seen, 50),
         "seen_after_ms_p90": percentile(seen, 90),
+        "new_tokens_p50": percentile([e["all_new"] for e in events], 50),
+        "new_tokens_p90": percentile([e["all_new"] for e in events], 90),
         "longest_wait_ms": max(e["waited_ms"] for e in events),
         "cpu_s": sum(run["real_time"]["cpu_s"] for run in runs if run.get("real_time")),
     }
@@ -122,11 +118,11 @@ def summary(ours, peers, best, wrong):
     events = [e for run in ours for e in run["serial"]["events"]]
     lines = [e["line"] for run in ours for pass_ in ("serial", "real_time") if run.get(pass_) for e in run[pass_]["events"]]
     last_lines = [run[pass_]["events"][-1]["line"] for run in ours for pass_ in ("serial", "real_time") if run.get(pass_)]
-    new = counted(e["all_new"] for e in events)
-    jump_new = counted(e.get("jump_new") for _, _, e in events_of([r for r in ours if r["jump_lines"] >= 190], "jump"))
-    cold_ms, cold_peer = cold(ours, peers, "ttft_ms", "ttft_ms")
-    jump_ms, jump_peer = first_after_jump(ours, peers, "ttft_ms", "ttft_ms")
-    cold_shown, cold_shown_peer = cold(ours, peers, "total_ms", "first_line_ms")
+    new = [e["all_new"] for e in events]
+    jump_new = [e["all_new"] for _, _, e in events_of([r for r in ours if r["jump_lines"] >= 190], "jump")]
+    cold_ms, cold_peer = cold(ours, peers, "first_ms", "ttft_ms")
+    jump_ms, jump_peer = first_after_jump(ours, peers, "first_ms", "ttft_ms")
+    cold_shown, cold_shown_peer = cold(ours, peers, "shown_ms", "first_line_ms")
     small, large = ttfts(by_lines(ours, 80, 120)), ttfts(by_lines(ours, 4500, 5100))
     found = {
         "ttft_p50_ratio": ttft_ratio(ours, peers, 50),
@@ -151,6 +147,8 @@ def summary(ours, peers, best, wrong):
         "request_new_tokens_p90": percentile([e["new"] for e in events], 90),
         "ttft_p50_ms": percentile([e["ttft_ms"] for e in events if not e["shown_text"]], 50),
         "ttft_p90_ms": percentile([e["ttft_ms"] for e in events if not e["shown_text"]], 90),
+        "keys_answered_from_a_window": sum(e["window"] for e in events),
+        "keys_cut_without_a_token": sum(e["stop"] == "deadline" and not e["generated"] for e in events),
         "shown_text_keys": sum(e["shown_text"] for e in events),
         "keys": len(events),
         "compared_keys": len(decoded_pairs(ours, peers)),
@@ -162,15 +160,16 @@ def summary(ours, peers, best, wrong):
 
 
 def kinds_table(ours):
-    """Markdown: where tokens are evaluated again, by kind of event."""
-    rows = ["| event | keys | new p50 | p90 | max | ttft ms p50 | p90 | from shown text | empty |", "|---" * 9 + "|"]
+    """Markdown: where tokens are evaluated again, by kind of event. `all` is with the background's work up to the next key."""
+    rows = ["| event | keys | new p50 | p90 | max | all p50 | p90 | ttft ms p50 | p90 | shown text | window | empty |", "|---" * 12 + "|"]
     groups = {"open (cold)": [run["serial"]["cold"] for run in ours]}
     for run in ours:
         for e in run["serial"]["events"]:
             groups.setdefault(e["kind"], []).append(e)
     for kind, found in groups.items():
         new, ttft = [e["new"] for e in found], [e["ttft_ms"] for e in found]
-        cells = [kind, len(found), percentile(new, 50), percentile(new, 90), max(new), *(f"{percentile(ttft, p):.0f}" for p in (50, 90)),
-                 sum(e["shown_text"] for e in found), sum(e["outcome"] == "empty" for e in found)]
+        every = [e.get("all_new", e.get("asked_new")) for e in found]
+        cells = [kind, len(found), percentile(new, 50), percentile(new, 90), max(new), percentile(every, 50), percentile(every, 90), *(f"{percentile(ttft, p):.0f}" for p in (50, 90)),
+                 sum(e["shown_text"] for e in found), sum(e["window"] for e in found), sum(e["outcome"] == "empty" for e in found)]
         rows.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(rows)

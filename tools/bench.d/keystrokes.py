@@ -144,7 +144,7 @@ def checkable(run):
     """(pass, index) of the answers that a fresh process must give too: those not cut by time or by a short window."""
     for name in ("serial", "real_time"):
         for i, e in enumerate(run.get(name, {}).get("events", ())):
-            if e["outcome"] in ("shown", "empty") and e["stop"] != "deadline" and e["source"] != "window":
+            if e["outcome"] in ("shown", "empty") and e["stop"] != "deadline" and not e["window"]:
                 yield name, i, e["kind"]
 
 

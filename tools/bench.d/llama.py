@@ -22,6 +22,7 @@ from ours import cpu_seconds, wait_idle
 
 HERE = Path(__file__).resolve().parent
 N_PREFIX, N_SUFFIX, N_PREDICT, T_PREDICT_MS = 256, 64, 128, 250  # the plugin's; its first request has 250 ms
+QUIET_S = 0.4
 LOOK_BACK, KEPT_ANSWERS = 128, 250
 
 
@@ -207,7 +208,7 @@ class Peer:
 
     def warm(self):
         self.stream(request_of({"prefix": "x = 1\n", "middle": "", "suffix": "\n", "indent": 0}))
-        wait_idle(self.pid)
+        wait_idle(self.pid, QUIET_S)
 
     def cpu(self):
         return cpu_seconds(self.pid)
@@ -229,10 +230,10 @@ def replay_serial(options, session, folder, n_suffix, texts):
         peer.warm()
         cpu_before = peer.cpu()
         cold = peer.ask("open", session.text, session.start)
-        wait_idle(peer.pid)
+        wait_idle(peer.pid, QUIET_S)
         fill_s, cpu_before = peer.cpu() - cpu_before, peer.cpu()
         records = [peer.ask(event.kind, text, event.cursor) for event, text in texts]
-        wait_idle(peer.pid)
+        wait_idle(peer.pid, QUIET_S)
         cpu_s = peer.cpu() - cpu_before
     finally:
         peer.close()
