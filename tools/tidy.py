@@ -38,7 +38,7 @@ LIBRARIES = (
     (r"jansson\.h", r"lsp/|src/config\.c$|src/cli/", "jansson is seen only by lsp/ and the settings"),
     (r"tree_sitter/|tree-sitter", r"src/document/", "tree-sitter is seen only by src/document/"),
     (r"uv\.h", r"lsp/", "libuv is seen only by lsp/"),
-    (r"zlib\.h|libdeflate\.h", r"src/maskstore/extent\.c$", "deflate is seen only by src/maskstore/extent.c"),
+    (r"zlib\.h|libdeflate\.h", r"src/maskstore/extent\.c$", "zlib is seen only by src/maskstore/extent.c (as is libdeflate)"),
     (r"\w*mmintrin\.h|immintrin\.h|x86intrin\.h|cpuid\.h", r".*(avx|vnni|x86)\w*\.[ch]$|src/base/cpu\.c$",
      "x86 headers are seen only by the files for that instruction set"),
 )

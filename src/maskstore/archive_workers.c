@@ -35,16 +35,21 @@ static const uint8_t *pack(struct archive *a, const struct entry *e, size_t *n_b
 	return *n_bytes ? a->writer_buffer : NULL;
 }
 
-// Keeps a copy of the packed extent in RAM if the budget allows it. Caller holds the lock.
-static void keep_in_ram(struct archive *a, struct entry *e, const uint8_t *data, size_t n_bytes) {
+// A copy of a packed extent for RAM; null if the budget is smaller or memory is out. Made without the lock: it takes 0.1 ms.
+static uint8_t *copy_for_ram(const struct archive *a, const uint8_t *data, size_t n_bytes) {
+	uint8_t *copy = n_bytes <= a->options.ram_budget_bytes ? malloc(n_bytes) : NULL;
+	if (copy)
+		memcpy(copy, data, n_bytes);
+	return copy;
+}
+
+// Keeps the copy (taken, may be null) if there is room. Caller holds the lock.
+static void keep_in_ram(struct archive *a, struct entry *e, uint8_t *copy, size_t n_bytes) {
 	bool ram_only = !e->to_disk || a->stats.disk_off;
-	if (e->bytes || !table_make_room(a, n_bytes, ram_only))
-		return;
-	uint8_t *copy = malloc(n_bytes);
-	if (!copy)
-		return;
-	memcpy(copy, data, n_bytes);
-	table_hold(a, e, copy, n_bytes);
+	if (copy && table_make_room(a, n_bytes, ram_only))
+		table_hold(a, e, copy, n_bytes);
+	else
+		free(copy);
 }
 
 // Ends the borrowing of an entry's payload: waits for a restore that copies it, then tells the owner. Enters and leaves with the lock held.
@@ -73,11 +78,12 @@ static void write_entry(struct archive *a, struct entry *e) {
 	pthread_mutex_unlock(&a->lock);
 	size_t n_bytes;
 	const uint8_t *data = pack(a, e, &n_bytes); // the writer alone frees payloads and bytes
+	uint8_t *copy = data && fresh ? copy_for_ram(a, data, n_bytes) : NULL;
 	pthread_mutex_lock(&a->lock);
 	if (data && fresh) {
 		a->stats.raw_bytes += a->block_bytes;
 		a->stats.packed_bytes += n_bytes;
-		keep_in_ram(a, e, data, n_bytes);
+		keep_in_ram(a, e, copy, n_bytes);
 	}
 	give_back(a, e);
 	if (data && to_disk) {
