@@ -41,12 +41,16 @@ static struct prompt_options prompt_options(const struct model *m, const struct 
 static enum err build(const struct model *m, const struct prompt_options *o, struct parser_worker *parser, struct snapshot *s, size_t offset,
                       const _Atomic int *cancel, struct prompt *out, struct err_msg *msg) {
 	struct syntax *syntax = NULL;
+	struct syntax_place place;
+	struct prompt_options with_place = *o;
 	enum err e = ERR_OK;
-	if (snapshot_is_python(s))
+	if (snapshot_is_python(s) && snapshot_place_early(s, offset, &place))
+		with_place.place = &place; // a large file takes tens of milliseconds to parse
+	else if (snapshot_is_python(s))
 		e = snapshot_syntax(s, parser, cancel, &syntax);
 	if (e != ERR_OK && e != ERR_UNSUPPORTED)
 		return err_set(msg, e, "the text could not be parsed: %s", err_name(e));
-	e = prompt_build(s, syntax, offset, o, count_tokens, (void *)model_tokenizer(m), out, msg);
+	e = prompt_build(s, syntax, offset, &with_place, count_tokens, (void *)model_tokenizer(m), out, msg);
 	syntax_unref(syntax);
 	return e;
 }

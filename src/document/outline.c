@@ -193,3 +193,43 @@ struct syntax_place syntax_at(const struct syntax *x, size_t offset) {
 	p.block_end = block_end(&above, &c, header_indent);
 	return p;
 }
+
+// --- without a tree
+
+// Whether a statement of a kind that sure_start looks for may begin on this line.
+static bool may_be_sure(struct scan *sc, size_t begin) {
+	static const char *const WORDS[] = {"def", "class", "async", "import", "from"};
+	int first = scan_byte(sc, begin);
+	for (size_t w = 0; w < sizeof WORDS / sizeof *WORDS; w++) {
+		size_t i = 0;
+		while (WORDS[w][i] && scan_byte(sc, begin + i) == (unsigned char)WORDS[w][i])
+			i++;
+		int next = scan_byte(sc, begin + i);
+		bool word = next == '_' || (next >= '0' && next <= '9') || (next >= 'a' && next <= 'z') || (next >= 'A' && next <= 'Z') || next >= 0x80;
+		if (!WORDS[w][i] && !word)
+			return true;
+	}
+	return first == '@';
+}
+
+// A tree only chooses where the walk begins: at the text's start or at one of the lines of may_be_sure. Where the walk from the start finds each of these outside
+// of brackets and strings, walks from all of them are in the same lexical state at the cursor.
+bool snapshot_place_early(const struct snapshot *s, size_t offset, struct syntax_place *out) {
+	struct scan here, reader;
+	scan_begin(&here, s, 0);
+	reader = here;
+	struct cursor c = cursor_at(&reader, offset);
+	if (c.blank)
+		return false;
+	for (uint32_t line = 0; line <= c.line; line++) {
+		size_t begin = snapshot_line_start(s, line);
+		scan_until(&here, begin);
+		if (scan_continues(&here) && may_be_sure(&reader, begin))
+			return false;
+	}
+	scan_until(&here, c.offset);
+	if (scan_at_header(&here))
+		return false;
+	*out = (struct syntax_place){.in_string = here.quote != 0, .in_comment = here.comment, .block_end = snapshot_bytes(s), .definition_begin = SIZE_MAX};
+	return true;
+}

@@ -103,11 +103,11 @@ static bool surroundings(struct prompt *p, const struct snapshot *s, size_t curs
 }
 
 // One line, or a whole block where the cursor stands in an empty one with nothing to its right.
-static void choose_extent(struct prompt *p, const struct syntax *syntax, size_t cursor) {
+static void choose_extent(struct prompt *p, const struct syntax *syntax, const struct syntax_place *known, size_t cursor) {
 	p->single_line = true;
-	if (!syntax)
+	if (!syntax && !known)
 		return;
-	struct syntax_place place = syntax_at(syntax, cursor);
+	struct syntax_place place = known ? *known : syntax_at(syntax, cursor);
 	p->in_string = place.in_string;
 	if (place.empty_block && !place.in_string && !place.in_comment && is_blank(p->rest)) {
 		p->single_line = false;
@@ -128,7 +128,7 @@ enum err prompt_build(const struct snapshot *s, const struct syntax *syntax, siz
 	if (!p.healed || window_choose(s, cursor, n_healed, o, count, user, &w))
 		goto no_memory;
 	p.crlf = snapshot_crlf(s);
-	choose_extent(&p, syntax, cursor);
+	choose_extent(&p, syntax, o->place, cursor);
 	if (!lay_out(&p, s, &w, o))
 		goto no_memory;
 	*out = p;

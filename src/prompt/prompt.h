@@ -51,6 +51,7 @@ struct prompt_options {
 	                    // before the cursor to one after it
 	bool has_fim;
 	bool has_bos;
+	const struct syntax_place *place; // where the cursor stands, if that is known without a tree; else null: by `syntax`
 };
 
 // Number of tokens of a text, given by the caller so that this room need not know the model.

@@ -216,10 +216,81 @@ static void test_sure_start(void **state) {
 	}
 }
 
+// --- without a tree
+
+static const char *read_file(const char *name, size_t *n) {
+	static char text[1 << 16];
+	char path[512];
+	const char *data = getenv("MASKSTORE_TEST_DATA");
+	snprintf(path, sizeof path, "%s/py/%s", data ? data : "tests/data", name);
+	FILE *f = fopen(path, "rb");
+	if (!f)
+		fail_msg("%s", path);
+	*n = fread(text, 1, sizeof text, f);
+	fclose(f);
+	return text;
+}
+
+static uint32_t draw(uint64_t *seed, uint32_t n) {
+	*seed = *seed * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(*seed >> 33) % n;
+}
+
+// Bytes that matter put in, pieces cut out and doubled.
+static size_t break_text(char *text, size_t n, uint64_t *seed) {
+	static const char BYTES[] = "\"\"''()[]{}:#\\\n\n\n    @=.,def class import from \t\r";
+	for (uint32_t k = draw(seed, 8); k--;) {
+		size_t at = draw(seed, (uint32_t)n), len = draw(seed, 40);
+		len = len < n - at ? len : n - at;
+		switch (draw(seed, 4)) {
+		case 0: text[at] = BYTES[draw(seed, sizeof BYTES - 1)]; break;
+		case 1: memmove(text + at, text + at + len, n - at - len), n -= len; break;
+		case 2: memmove(text + at + 3, text + at, n - at), memset(text + at, draw(seed, 2) ? '"' : '\'', 3), n += 3; break;
+		default: memmove(text + at + len, text + at, n - at), n += len; break;
+		}
+		if (!n)
+			text[n++] = 'x';
+	}
+	return n;
+}
+
+// What is said early is what the tree says, in texts that are broken at random.
+static void test_early(void **state) {
+	(void)state;
+	static const char *const FILES[] = {"inventory.py", "matrix.py", "retry.py", "shortest_path.py", "test_retry.py", "unfinished.py"};
+	static char text[1 << 17];
+	uint64_t seed = 11;
+	int n_early = 0, n_all = 0;
+	for (int i = 0; i < 2000; i++) {
+		size_t n;
+		const char *file = read_file(FILES[draw(&seed, 6)], &n);
+		memcpy(text, file, n);
+		n = break_text(text, n, &seed);
+		struct snapshot *s = snapshot_create(text, n, true);
+		struct syntax *x;
+		assert_int_equal(snapshot_syntax(s, NULL, NULL, &x), ERR_OK);
+		for (int k = 0; k < 20; k++) {
+			size_t at = draw(&seed, (uint32_t)n + 1);
+			struct syntax_place early, late = syntax_at(x, at);
+			n_all++;
+			if (!snapshot_place_early(s, at, &early))
+				continue;
+			n_early++;
+			if (early.in_string != late.in_string || early.in_comment != late.in_comment || early.empty_block != late.empty_block)
+				fail_msg("text %d, byte %zu: string %d %d, comment %d %d, block %d %d\n%.*s", i, at, early.in_string, late.in_string, early.in_comment,
+				         late.in_comment, early.empty_block, late.empty_block, (int)(at < 300 ? at : 300), text + (at < 300 ? 0 : at - 300));
+		}
+		syntax_unref(x);
+		snapshot_unref(s);
+	}
+	print_message("%d of %d places were known early\n", n_early, n_all);
+	assert_true(n_early > n_all / 4);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_blocks), cmocka_unit_test(test_literals), cmocka_unit_test(test_ranges), cmocka_unit_test(test_every_offset),
-		cmocka_unit_test(test_sure_start),
+		cmocka_unit_test(test_sure_start), cmocka_unit_test(test_early),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
