@@ -93,24 +93,30 @@ def cancel_times_ms(lines):
     return [us / 1000 for us in found if us is not None]
 
 
-def real_time(runs):
-    """What a person would have seen in the second pass."""
-    events = [e for run in runs if run.get("real_time") for e in run["real_time"]["events"]]
-    if not events:
-        return {}
-    seen = [e["waited_ms"] for e in events if e["seen"]]
+def seen(runs):
+    """What a person would have seen in the second pass: what came before the next key."""
+    passes = [run["real_time"] for run in runs if run.get("real_time")]
+    events = [e for p in passes for e in p["events"]]
+    waited = [e["waited_ms"] for e in events if e["seen"]]
     return {
         "keys": len(events),
-        "seen": len(seen),
+        "seen": len(waited),
+        "seen_after_ms_p50": percentile(waited, 50),
+        "seen_after_ms_p90": percentile(waited, 90),
+        "cpu_s": sum(p["cpu_s"] for p in passes),
+    } if events else {}
+
+
+def real_time(runs):
+    """The same and what only our log tells: requests given up, work in the background, the longest stall."""
+    events = [e for run in runs if run.get("real_time") for e in run["real_time"]["events"]]
+    return seen(runs) | {
         "superseded": sum(e["outcome"] == "superseded" for e in events),
         "cancelled": sum(e["outcome"] == "cancelled" for e in events),
-        "seen_after_ms_p50": percentile(seen, 50),
-        "seen_after_ms_p90": percentile(seen, 90),
         "new_tokens_p50": percentile([e["all_new"] for e in events], 50),
         "new_tokens_p90": percentile([e["all_new"] for e in events], 90),
         "longest_wait_ms": max(e["waited_ms"] for e in events),
-        "cpu_s": sum(run["real_time"]["cpu_s"] for run in runs if run.get("real_time")),
-    }
+    } if events else {}
 
 
 def summary(ours, peers, best, wrong):

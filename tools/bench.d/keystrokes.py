@@ -101,7 +101,10 @@ def peer_replay(options, session, n_suffix, gb_per_s, folder):
     kept = usable(path, gb_per_s, options)
     if kept or options.peer == "kept":
         return kept
-    result = llama.replay_serial(options, session, folder, n_suffix, list(sessions.replay(session)))
+    texts = list(sessions.replay(session))
+    result = llama.replay_serial(options, session, folder, n_suffix, texts)
+    if n_suffix == VIM_SUFFIX and session.name in options.real_time:
+        result["real_time"] = llama.replay_real_time(options, session, folder, n_suffix, texts)
     result |= {"session": session.name, "lines": session.n_lines, "n_suffix": n_suffix, "read_gb_per_s": gb_per_s,
                "load_1m": os.getloadavg()[0], "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -241,7 +244,7 @@ def main():
     runs = [run_ours(options, session) for session in chosen]
     vim, best = ({}, {}) if options.peer == "none" else (peer_replays(options, chosen, n, gb_per_s) for n in (VIM_SUFFIX, best_suffix))
     found = figures.summary(runs, vim, best, count_wrong(options, runs, chosen))
-    found |= {"real_time": figures.real_time(runs), "best_suffix_lines": best_suffix, "best_suffix_measured": known,
+    found |= {"real_time": figures.real_time(runs), "peer_real_time": figures.seen(vim.values()), "best_suffix_lines": best_suffix, "best_suffix_measured": known,
               "read_gb_per_s": gb_per_s, "load_1m": round(load, 2), "threads": options.threads, "cpu": cpu_name(),
               "peer_sessions": len(vim), "sessions": len(runs)}
     options.records.parent.mkdir(parents=True, exist_ok=True)

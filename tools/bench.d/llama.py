@@ -11,10 +11,12 @@ import hashlib
 import http.client
 import json
 import os
+import queue
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from ours import cpu_seconds, wait_idle
 HERE = Path(__file__).resolve().parent
 N_PREFIX, N_SUFFIX, N_PREDICT, T_PREDICT_MS = 256, 64, 128, 250  # the plugin's; its first request has 250 ms
 QUIET_S = 0.4
+RETRY_S = 0.1  # while a request runs the plugin tries again so late, with the text of then
 LOOK_BACK, KEPT_ANSWERS = 128, 250
 
 
@@ -238,3 +241,72 @@ def replay_serial(options, session, folder, n_suffix, texts):
     finally:
         peer.close()
     return {"cold": cold, "fill_cpu_s": fill_s, "cpu_s": cpu_s, "events": records}
+
+
+class Plugin:
+    """llama#fim and s:fim_on_response against the clock: one request at a time, keys in between only put off the next."""
+
+    def __init__(self, peer):
+        self.peer, self.done = peer, queue.Queue()
+        self.busy, self.retry_at, self.context = False, None, None
+
+    def moved(self, context):
+        """The cursor has moved: is there something to show at once?"""
+        self.context = context
+        hint = self.peer.answers.hint(context)
+        self.ask()
+        return bool(hint)
+
+    def ask(self):
+        self.retry_at = None
+        if self.busy:
+            self.retry_at = time.monotonic() + RETRY_S
+        elif self.peer.answers.exact(self.context) is None:
+            self.busy = True
+            threading.Thread(target=self.run, args=(self.context,), daemon=True).start()
+
+    def run(self, context):
+        try:
+            self.done.put((context, self.peer.stream(request_of(context))["text"]))
+        except (OSError, RuntimeError, ValueError) as e:
+            self.done.put((context, e))
+
+    def wait(self, until):
+        """Until that time or until something can be shown where the cursor is; true in the second case."""
+        while (now := time.monotonic()) < until:
+            wake = until if self.retry_at is None else min(until, self.retry_at)
+            try:
+                context, text = self.done.get(timeout=max(0, wake - now))
+            except queue.Empty:
+                if self.retry_at is not None and time.monotonic() >= self.retry_at:
+                    self.ask()
+                continue
+            if isinstance(text, Exception):
+                raise text
+            self.busy = False
+            self.peer.answers.put(context, text)
+            if self.peer.answers.hint(self.context):
+                return True
+        return False
+
+
+def replay_real_time(options, session, folder, n_suffix, texts):
+    """Keys at their times: for each, whether something was seen before the next, and after how long."""
+    peer = Peer(options, folder, n_suffix)
+    try:
+        peer.warm()
+        peer.ask("open", session.text, session.start)
+        wait_idle(peer.pid, QUIET_S)
+        plugin, records, cpu_before, start = Plugin(peer), [], peer.cpu(), time.monotonic()
+        for i, (event, text) in enumerate(texts):
+            at = start + event.t_ms / 1000
+            time.sleep(max(0, at - time.monotonic()))
+            next_at = start + texts[i + 1][0].t_ms / 1000 if i + 1 < len(texts) else at + 10
+            seen = plugin.moved(context(text, event.cursor, n_suffix)) or plugin.wait(next_at)
+            records.append({"kind": event.kind, "seen": seen, "waited_ms": (time.monotonic() - at) * 1000})
+            while i + 1 < len(texts) and plugin.wait(next_at):
+                pass  # later answers replace what is shown
+        wait_idle(peer.pid, QUIET_S)
+        return {"cpu_s": peer.cpu() - cpu_before, "events": records}
+    finally:
+        peer.close()
