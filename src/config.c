@@ -202,8 +202,8 @@ enum err config_apply_env(struct config *c, struct err_msg *msg) {
 		if (e != ERR_OK)
 			return err_prefix(msg, e, "environment variable %s", settings[i].env);
 	}
-	const char *cpu = getenv("MASKSTORE_CPU");
-	c->scalar_kernels = cpu && !strcmp(cpu, "scalar");
+	const char *isa = getenv("MASKSTORE_ISA");
+	snprintf(c->isa, sizeof c->isa, "%s", isa ? isa : "");
 	return ERR_OK;
 }
 

@@ -21,7 +21,7 @@ struct engine_options engine_settings(const struct config *c) {
 		.cache_dir = c->cache_dir,
 		.archive_budget_bytes = (uint64_t)c->store_budget_mb << 20,
 		.prefetch_blocks = c->prefetch,
-		.cpu_flags = c->scalar_kernels ? 0 : cpu_flags(),
+		.cpu_flags = cpu_flags_up_to(c->isa),
 		.strategy = c->strategy,
 	};
 }

@@ -33,7 +33,8 @@ static void tell_notes(struct server *s, const struct buf *notes) {
 static bool needs_restart(const struct config *a, const struct config *b) {
 	return strcmp(a->model, b->model) || strcmp(a->cache_dir, b->cache_dir) || a->threads != b->threads || a->max_context != b->max_context ||
 	       a->deadline_ms != b->deadline_ms || a->max_new_tokens != b->max_new_tokens || strcmp(a->strategy, b->strategy) ||
-	       a->scalar_kernels != b->scalar_kernels;
+	       strcmp(a->isa, b->isa) || strcmp(a->kv_type, b->kv_type) || a->kv_budget_mb != b->kv_budget_mb ||
+	       a->store_budget_mb != b->store_budget_mb || a->prefetch != b->prefetch;
 }
 
 void configuration_apply(struct server *s, json_t *value) {

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -20,10 +21,20 @@ static bool has_f16c(void) {
 unsigned cpu_flags(void) {
 #if defined(__x86_64__)
 	// The compiler's builtin checks that the system saves the registers too.
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
-		return CPU_AVX2_FMA_F16C;
-#endif
+	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
+		return 0;
+	bool vnni = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+	            __builtin_cpu_supports("avx512vnni");
+	return CPU_AVX2_FMA_F16C | (vnni ? CPU_AVX512_VNNI : 0);
+#else
 	return 0;
+#endif
+}
+
+unsigned cpu_flags_up_to(const char *isa) {
+	if (isa && !strcmp(isa, "scalar"))
+		return 0;
+	return cpu_flags() & (isa && !strcmp(isa, "avx2") ? CPU_AVX2_FMA_F16C : ~0u);
 }
 
 // Cores granted by a cgroup v2 quota, rounded up; 0 if there is none.

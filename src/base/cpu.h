@@ -7,11 +7,13 @@
 
 enum cpu_flag {
 	CPU_AVX2_FMA_F16C = 1u << 0, // AVX2, FMA3 and F16C, with the registers enabled by the system
+	CPU_AVX512_VNNI = 1u << 1,   // AVX-512 F, BW, VL and VNNI, likewise
 };
 
-// Flags of this machine; 0 on other architectures. The environment variable MASKSTORE_CPU=scalar masks all of them
-// (read by config.c, not here).
+// Flags of this machine; 0 on other architectures.
 unsigned cpu_flags(void);
+// Of these, those up to an instruction set: "scalar", "avx2" or "avx512"; all for null or another name.
+unsigned cpu_flags_up_to(const char *isa);
 
 // Cores that this process may run on (affinity and cgroup quota respected), at least 1.
 int cpu_count(void);

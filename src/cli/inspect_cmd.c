@@ -10,7 +10,7 @@
 #include "prompt/prompt.h"
 
 static enum err open_model(const struct cli *c, struct model **out, struct err_msg *msg) {
-	return model_open(c->config.model, kernels_get(c->config.scalar_kernels ? 0 : cpu_flags()), out, msg);
+	return model_open(c->config.model, kernels_get(cpu_flags_up_to(c->config.isa)), out, msg);
 }
 
 // --- model

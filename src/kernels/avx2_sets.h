@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions of the AVX2 set, contracts as in struct kernels; private to kernels_avx2.c and the files that define them.
+// Functions of the AVX2 and AVX-512 sets, contracts as in struct kernels; private to kernels_avx*.c and the files that define them.
 #ifndef MASKSTORE_KERNELS_AVX2_SETS_H
 #define MASKSTORE_KERNELS_AVX2_SETS_H
 
@@ -18,5 +18,9 @@ void kv_store_avx2(enum kv_type type, int head_dim, int slot, const float *k, co
                    void *v_block);
 void attention_avx2(const struct attention_args *a);
 int argmax_avx2(const float *x, int n);
+
+// The AVX-512 set's own.
+void matmul_avx512(const struct weight *w, int row_begin, int row_end, const struct act_block *act, int n_tokens,
+                   float *y, size_t y_stride, void *scratch, const _Atomic int *cancel);
 
 #endif

@@ -6,6 +6,10 @@
 #include "kernels/sets.h"
 
 const struct kernels *kernels_get(unsigned cpu_flags) {
+#ifdef KERNELS_HAVE_AVX512
+	if ((cpu_flags & CPU_AVX2_FMA_F16C) && (cpu_flags & CPU_AVX512_VNNI))
+		return &kernels_avx512;
+#endif
 #ifdef KERNELS_HAVE_AVX2
 	if (cpu_flags & CPU_AVX2_FMA_F16C)
 		return &kernels_avx2;
@@ -27,11 +31,11 @@ static size_t align_64(size_t n_bytes) {
 	return (n_bytes + 63) / 64 * 64;
 }
 
-// The largest need of any set: quantised (one panel of 16 rows, then activations of a token block or, for a few tokens,
+// The largest need of any set: quantised (unpacked panels, then activations of a token block or, for a few tokens,
 // of all of k) or float (some dequantised rows).
 size_t kernels_matmul_scratch_bytes(int max_k) {
 	size_t n_blocks = ((size_t)max_k + 31) / 32;
-	size_t panel = align_64(2 * (size_t)MM_CHUNK_BLOCKS * MM_PANEL_BLOCK_BYTES);
+	size_t panel = align_64(MM_PANELS * (size_t)MM_CHUNK_BLOCKS * MM_PANEL_BLOCK_BYTES);
 	size_t block_acts = (size_t)(MM_TOKEN_BLOCK / MM_GROUP_TOKENS) * MM_CHUNK_BLOCKS * MM_GROUP_BLOCK_BYTES;
 	size_t few_acts = n_blocks * MM_GROUP_BLOCK_BYTES;
 	size_t quantised = panel + align_64(few_acts > block_acts ? few_acts : block_acts);

@@ -7,6 +7,7 @@
 
 extern const struct kernels kernels_scalar;
 extern const struct kernels kernels_avx2; // only in builds with KERNELS_HAVE_AVX2
+extern const struct kernels kernels_avx512; // KERNELS_HAVE_AVX512
 extern const struct kernels_peaks kernels_peaks_scalar;
 extern const struct kernels_peaks kernels_peaks_avx2;
 
@@ -42,6 +43,7 @@ static inline bool position_visible(const struct attention_args *a, int r, int p
 
 // Sizes of the AVX2 matmul (avx2_matmul.h explains them); here because scratch is sized for every set.
 #define MM_CHUNK_BLOCKS 40      // 32-blocks of k unpacked at a time: 2 × 40 × 352 B = 28 KiB of L1
+#define MM_PANELS 4             // of 8 rows that any set keeps unpacked at a time
 #define MM_TOKEN_BLOCK 128      // tokens whose activations are repacked at a time
 #define MM_GROUP_TOKENS 4       // tokens of one register tile
 #define MM_PANEL_BLOCK_BYTES 352 // 8 rows × 32 k unpacked

@@ -79,8 +79,16 @@ def test_complete_json(model, sample):
 
 def test_same_answer_with_scalar_kernels_and_one_thread(model, sample):
     fast = json.loads(run("complete", f"{sample}:6:20", "--json", "--model", model).stdout)
-    slow = json.loads(run("complete", f"{sample}:6:20", "--json", "--model", model, "--threads", "1", env={"MASKSTORE_CPU": "scalar"}).stdout)
+    slow = json.loads(run("complete", f"{sample}:6:20", "--json", "--model", model, "--threads", "1", env={"MASKSTORE_ISA": "scalar"}).stdout)
     assert fast["text"] == slow["text"]
+
+
+def test_little_memory_shortens_the_context_or_is_refused(model, sample):
+    where = f"{sample}:5:1"
+    cut = run("complete", where, "--model", model, "--kv-budget-mb", "12", "--json")
+    assert cut.returncode == 0 and json.loads(cut.stdout)["text"] == json.loads(run("complete", where, "--model", model, "--json").stdout)["text"]
+    assert "cut from 8192 to" in cut.stderr and "kvBudgetMb" in cut.stderr
+    refused(run("complete", where, "--model", model, "--kv-budget-mb", "3"), "3 MB", "256 are needed", "raise kvBudgetMb")
 
 
 def test_column_counts_characters(model, tmp_path):

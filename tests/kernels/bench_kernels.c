@@ -167,7 +167,7 @@ int main(int argc, char **argv) {
 	if (pool_create(n_threads, &pool) != ERR_OK)
 		return 1;
 	static struct job j;
-	j.set = kernels_get(cpu_flags());
+	j.set = kernels_get(cpu_flags_up_to(getenv("MASKSTORE_ISA")));
 	j.peaks = kernels_peaks(cpu_flags());
 	size_t a = kernels_matmul_scratch_bytes(8960), b = kernels_attention_scratch_bytes(128, KERNELS_ATTENTION_MAX_ROWS);
 	for (int i = 0; i < n_threads; i++)

@@ -120,9 +120,9 @@ static inline const struct kernels *scalar_set(void) {
 	return kernels_get(0);
 }
 
-// The best set here, or null where that is the scalar one.
+// The best set here (up to MASKSTORE_ISA), or null where that is the scalar one.
 static inline const struct kernels *fast_set(void) {
-	const struct kernels *set = kernels_get(cpu_flags());
+	const struct kernels *set = kernels_get(cpu_flags_up_to(getenv("MASKSTORE_ISA")));
 	return set == scalar_set() ? NULL : set;
 }
 
