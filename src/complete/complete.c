@@ -47,6 +47,8 @@ static enum err create_parts(struct completer *c, const char *model_path, struct
 		return err_set(msg, e, "cannot start the deadline thread");
 	if (memo_create(model_tokenizer(c->model), c->context_tokens, &c->memo) != ERR_OK)
 		return err_set(msg, ERR_NOMEM, "no memory for what was decoded");
+	if (pieces_create(model_tokenizer(c->model), &c->pieces) != ERR_OK)
+		return err_set(msg, ERR_NOMEM, "out of memory");
 	return store_open(c, model_path, msg);
 }
 
@@ -71,6 +73,7 @@ void completer_destroy(struct completer *c) {
 		return;
 	deadline_destroy(c->deadline);
 	memo_destroy(c->memo);
+	pieces_destroy(c->pieces);
 	token_list_finish(&c->last);
 	store_close(c);
 	pool_destroy(c->pool);

@@ -20,6 +20,10 @@ int completer_context_tokens(const struct model *m, const struct engine_options 
 	return o->max_context_tokens < n_ctx_train ? o->max_context_tokens : n_ctx_train;
 }
 
+static size_t count_pieces(void *user, const char *text, size_t n_bytes) {
+	return pieces_count(user, text, n_bytes);
+}
+
 static size_t count_tokens(void *user, const char *text, size_t n_bytes) {
 	struct token_list l = {0};
 	size_t n = SIZE_MAX / 4; // out of memory: fits no budget
@@ -38,7 +42,7 @@ static struct prompt_options prompt_options(const struct model *m, const struct 
 	};
 }
 
-static enum err build(const struct model *m, const struct prompt_options *o, struct parser_worker *parser, struct snapshot *s, size_t offset,
+static enum err build(const struct prompt_options *o, prompt_count_tokens *count, void *user, struct parser_worker *parser, struct snapshot *s, size_t offset,
                       const _Atomic int *cancel, struct prompt *out, struct err_msg *msg) {
 	struct syntax *syntax = NULL;
 	struct syntax_place place;
@@ -50,7 +54,7 @@ static enum err build(const struct model *m, const struct prompt_options *o, str
 		e = snapshot_syntax(s, parser, cancel, &syntax);
 	if (e != ERR_OK && e != ERR_UNSUPPORTED)
 		return err_set(msg, e, "the text could not be parsed: %s", err_name(e));
-	e = prompt_build(s, syntax, offset, &with_place, count_tokens, (void *)model_tokenizer(m), out, msg);
+	e = prompt_build(s, syntax, offset, &with_place, count, user, out, msg);
 	syntax_unref(syntax);
 	return e;
 }
@@ -58,7 +62,7 @@ static enum err build(const struct model *m, const struct prompt_options *o, str
 enum err complete_prompt(const struct model *m, const struct engine_options *options, struct parser_worker *parser, struct snapshot *s,
                          size_t offset, const _Atomic int *cancel, struct prompt *out, struct err_msg *msg) {
 	struct prompt_options o = prompt_options(m, options);
-	return build(m, &o, parser, s, offset, cancel, out, msg);
+	return build(&o, count_tokens, (void *)model_tokenizer(m), parser, s, offset, cancel, out, msg);
 }
 
 enum err context_prompt(struct completer *c, struct snapshot *s, size_t offset, int window_tokens, const _Atomic int *cancel, struct prompt *out,
@@ -66,7 +70,7 @@ enum err context_prompt(struct completer *c, struct snapshot *s, size_t offset, 
 	struct prompt_options o = prompt_options(c->model, &c->options);
 	if (window_tokens && window_tokens < o.budget_tokens)
 		o.budget_tokens = window_tokens;
-	return build(c->model, &o, c->parser, s, offset, cancel, out, msg);
+	return build(&o, count_pieces, c->pieces, c->parser, s, offset, cancel, out, msg);
 }
 
 static token_id mark_token(const struct tokenizer *t, enum prompt_mark mark) {
@@ -88,7 +92,7 @@ enum err context_encode(struct completer *c, const struct prompt *p, struct toke
 	for (int i = 0; i < p->n_segments && e == ERR_OK; i++) {
 		const struct prompt_segment *s = &p->segments[i];
 		if (s->mark == PROMPT_TEXT)
-			e = tokenizer_encode(t, p->text + s->begin, s->end - s->begin, out);
+			e = pieces_encode(c->pieces, p->text + s->begin, s->end - s->begin, out);
 		else
 			e = token_list_push(out, mark_token(t, s->mark));
 	}
@@ -104,8 +108,7 @@ enum err context_encode(struct completer *c, const struct prompt *p, struct toke
 enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, bool file, struct token_list *out) {
 	struct prompt_options o = prompt_options(c->model, &c->options);
 	struct prompt p = {0};
-	void *t = (void *)model_tokenizer(c->model);
-	enum err e = file ? prompt_build_file(s, offset, &o, count_tokens, t, &p, NULL) : prompt_build(s, NULL, offset, &o, count_tokens, t, &p, NULL);
+	enum err e = file ? prompt_build_file(s, offset, &o, count_pieces, c->pieces, &p, NULL) : prompt_build(s, NULL, offset, &o, count_pieces, c->pieces, &p, NULL);
 	if (e == ERR_OK)
 		e = context_encode(c, &p, out, NULL);
 	prompt_finish(&p);

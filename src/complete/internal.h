@@ -8,6 +8,7 @@
 #include "complete/complete.h"
 #include "complete/deadline.h"
 #include "complete/memo.h"
+#include "complete/pieces.h"
 
 struct completer {
 	struct engine_options options; // model_path and cache_dir are not kept
@@ -17,6 +18,7 @@ struct completer {
 	struct maskstore *store;
 	struct session *session;
 	struct memo *memo;
+	struct pieces *pieces;
 	struct deadline *deadline;
 	struct rest *rest; // store.c's
 	struct err_msg notice; // what the person should know of how it was created; empty: nothing

@@ -212,6 +212,21 @@ static bool may_be_sure(struct scan *sc, size_t begin) {
 	return first == '@';
 }
 
+// Start of the line after the one that holds byte `at`; the text's size if it is the last. (Chunks never split \r\n.)
+static size_t next_line(const struct snapshot *s, size_t at) {
+	for (size_t len;;) {
+		const char *run = snapshot_chunk_at(s, at, &len);
+		if (!len)
+			return at;
+		const char *end = memchr(run, '\n', len), *cr = memchr(run, '\r', end ? (size_t)(end - run) : len);
+		if (cr && (!end || cr + 1 != end))
+			return at + (size_t)(cr - run) + 1;
+		if (end)
+			return at + (size_t)(end - run) + 1;
+		at += len;
+	}
+}
+
 // A tree only chooses where the walk begins: at the text's start or at one of the lines of may_be_sure. Where the walk from the start finds each of these outside
 // of brackets and strings, walks from all of them are in the same lexical state at the cursor.
 bool snapshot_place_early(const struct snapshot *s, size_t offset, struct syntax_place *out) {
@@ -221,11 +236,12 @@ bool snapshot_place_early(const struct snapshot *s, size_t offset, struct syntax
 	struct cursor c = cursor_at(&reader, offset);
 	if (c.blank)
 		return false;
-	for (uint32_t line = 0; line <= c.line; line++) {
-		size_t begin = snapshot_line_start(s, line);
+	for (size_t begin = 0; begin <= c.line_begin; begin = next_line(s, begin)) {
 		scan_until(&here, begin);
 		if (scan_continues(&here) && may_be_sure(&reader, begin))
 			return false;
+		if (begin == c.line_begin)
+			break;
 	}
 	scan_until(&here, c.offset);
 	if (scan_at_header(&here))
