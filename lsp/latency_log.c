@@ -145,6 +145,10 @@ static void append_entry(struct buf *b, const struct latency_entry *e) {
 	append_result(b, r);
 	buf_appendf(b, ",\"origin\":\"%s\",\"context\":\"%s\",\"evaluated\":%d,\"background_tokens\":%d", origin_name(r->origin),
 		r->window ? "window" : "whole", r->evaluated_tokens, r->background_tokens);
+	if (r->cancel_idle_us)
+		buf_appendf(b, ",\"cancel_idle_us\":%lld,\"cancel_kind\":\"%s\"", (long long)r->cancel_idle_us, r->cancelled_softly ? "soft" : "hard");
+	if (r->background_stop_us)
+		buf_appendf(b, ",\"background_stop_us\":%lld", (long long)r->background_stop_us);
 	append_store(b, r);
 	if (e->loop)
 		append_loop(b, e->loop);

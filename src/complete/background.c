@@ -78,7 +78,9 @@ void background_end(struct background *b, uint64_t document) {
 	}
 }
 
-void background_interrupt(struct background *b) {
+void background_interrupt(struct background *b, int64_t now_us) {
+	if (b->running && !b->interrupt_us)
+		b->interrupt_us = now_us;
 	atomic_store(&b->cancel, 1);
 }
 
@@ -99,12 +101,14 @@ struct fill *background_take(struct background *b, int64_t now_us) {
 	*link = f->next;
 	b->running = f;
 	b->outdated = false;
+	b->interrupt_us = 0;
 	atomic_store(&b->cancel, 0);
 	return f;
 }
 
 void background_return(struct background *b, struct fill *f, int64_t now_us) {
 	bool outdated = b->outdated;
+	b->stop_us = b->interrupt_us ? now_us - b->interrupt_us : 0;
 	b->running = NULL;
 	b->outdated = false;
 	if (outdated || f->stage == FILL_DONE)

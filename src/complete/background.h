@@ -16,6 +16,8 @@ struct background {
 	struct fill *running;    // taken, not given back
 	bool outdated;           // the running one has been replaced or ended
 	_Atomic int cancel;      // read by the running one
+	int64_t interrupt_us;    // when the running one was told to stop; 0: not
+	int64_t stop_us;         // that the last one told so took to stop; taken by the request it stopped for
 	int64_t request_us;      // when the last request came or ended
 };
 
@@ -24,7 +26,7 @@ void background_finish(struct background *b);
 void background_put(struct background *b, struct fill *f);
 void background_end(struct background *b, uint64_t document);
 // A request has come: whatever runs stops.
-void background_interrupt(struct background *b);
+void background_interrupt(struct background *b, int64_t now_us);
 // When the next fill is due, INT64_MAX if there is none.
 int64_t background_due_us(const struct background *b);
 // The first fill that is due, now running; null if none is.

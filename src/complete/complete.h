@@ -73,6 +73,9 @@ struct complete_result {
 	int tree_tokens, restored_tokens;
 	struct completer_stats stats; // at the end of the request
 	enum answer_origin origin;
+	int64_t cancel_idle_us;  // from a cancel or a newer request to the decode thread's being free; 0 if it ran to its end
+	int64_t background_stop_us; // that work in the background took to stop for it; 0 if there was none
+	bool cancelled_softly;   // it was let finish a chunk or a token
 	bool window;             // a short window stood in for the whole prompt
 	int background_tokens;   // evaluated between the request before this one and it, for nobody in particular
 };

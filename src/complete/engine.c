@@ -23,6 +23,7 @@ struct queued {
 	struct queued *next;
 	struct complete_request request; // snapshot referenced, cancel and stop → flags below
 	_Atomic int cancel, stop;
+	int64_t cancel_us;       // when it was first told to end; 0: never; under the lock
 	bool ended;              // its document was closed: no fill after it; under the lock
 	uint64_t ticket;
 	uint64_t doc;
@@ -119,6 +120,12 @@ static void run_request(struct engine *e, struct queued *q) {
 	e->document = e->asked = q->request.document;
 	e->asked_may_archive = q->request.may_archive;
 	complete_run(e->completer, &q->request, &r);
+	pthread_mutex_lock(&e->lock);
+	r.cancel_idle_us = q->cancel_us ? clock_us() - q->cancel_us : 0;
+	r.background_stop_us = e->background.stop_us;
+	e->background.stop_us = 0;
+	pthread_mutex_unlock(&e->lock);
+	r.cancelled_softly = r.cancel_idle_us && !atomic_load(&q->cancel);
 	fill_after(e, q, &r);
 	q->done(q->user, &r);
 	complete_result_finish(&r);
@@ -253,7 +260,7 @@ void engine_destroy(struct engine *e) {
 	if (e->running)
 		atomic_store(&e->running->cancel, CANCEL_CLIENT);
 	atomic_store(&e->rest_cancel, 1);
-	background_interrupt(&e->background);
+	background_interrupt(&e->background, clock_us());
 	pthread_cond_signal(&e->changed);
 	pthread_mutex_unlock(&e->lock);
 	answer_unrun_list(list, OUTCOME_CANCELLED);
@@ -283,9 +290,16 @@ static bool is_near(const struct complete_request *old, const struct complete_re
 	       anchor_block(old) == anchor_block(q);
 }
 
+// Notes when a request was first told to end. Lock held.
+static void note_cancel(struct queued *q) {
+	if (!q->cancel_us)
+		q->cancel_us = clock_us();
+}
+
 // Ends the running request for q's sake: near it softly, so that repeated keys can't keep a prefill from getting on. Lock held.
 static void supersede_running(struct engine *e, const struct queued *q) {
 	int none = CANCEL_NONE;
+	note_cancel(e->running);
 	if (is_near(&e->running->request, &q->request))
 		atomic_store(&e->running->stop, 1);
 	else
@@ -339,7 +353,7 @@ uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint6
 		e->tail = &q->next;
 		e->n_queued++;
 		atomic_store(&e->rest_cancel, 1);
-		background_interrupt(&e->background);
+		background_interrupt(&e->background, clock_us());
 		e->background.request_us = clock_us();
 		pthread_cond_signal(&e->changed);
 	}
@@ -369,8 +383,10 @@ bool engine_cancel(struct engine *e, uint64_t ticket) {
 	pthread_mutex_lock(&e->lock);
 	struct queued *q = unlink_ticket(e, ticket);
 	bool running = e->running && e->running->ticket == ticket;
-	if (running)
+	if (running) {
 		atomic_store(&e->running->cancel, CANCEL_CLIENT);
+		note_cancel(e->running);
+	}
 	pthread_mutex_unlock(&e->lock);
 	if (q)
 		answer_unrun(q, OUTCOME_CANCELLED);

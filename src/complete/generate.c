@@ -10,6 +10,8 @@
 #include "complete/internal.h"
 #include "model/sampler.h"
 
+#define MAX_LOST 6 // a chunk of 64 is a token then
+
 // A newer request of the same place waits: what is done here is the beginning of what it needs.
 static bool is_stopped(const struct run *r) {
 	return r->request->stop && atomic_load(r->request->stop);
@@ -25,10 +27,41 @@ static void count_prefill(struct run *r, const struct session_sync_result *sync)
 	out->new_tokens = (end < out->prompt_tokens ? end : out->prompt_tokens) - out->hit_tokens;
 }
 
+// Editors cancel on nearly every key, and a chunk that is cancelled is lost: after each loss the steps become smaller, until something is kept between two keys.
+static size_t step_tokens(const struct completer *c) {
+	int chunk = c->options.chunk_tokens ? c->options.chunk_tokens : SESSION_DEFAULT_CHUNK;
+	int step = c->n_lost ? chunk >> c->n_lost : 0;
+	return step || !c->n_lost ? (size_t)step : 1;
+}
+
+// session_sync in one go, or in steps after losses.
+static enum err sync_steps(struct run *r, struct session_sync_result *sum, struct err_msg *msg) {
+	const struct token_list *t = &r->tokens;
+	size_t step = step_tokens(r->c), n = t->n;
+	enum err e = ERR_OK;
+	for (bool first = true; e == ERR_OK && (first || n < t->n); first = false) {
+		size_t have = step ? session_probe(r->c->session, t->ids, t->n) : 0;
+		n = step && t->n - have > step ? have + step : t->n;
+		struct session_sync_result part = {0};
+		e = session_sync(r->c->session, t->ids, n, r->cancel, &part, msg);
+		part.new_tokens += first ? 0 : sum->new_tokens;
+		if (first)
+			*sum = part;
+		sum->new_tokens = part.new_tokens;
+		if (e == ERR_OK && n < t->n && is_stopped(r))
+			e = err_set(msg, ERR_CANCELLED, "superseded");
+	}
+	if (e == ERR_OK || sum->new_tokens)
+		r->c->n_lost = e == ERR_OK ? 0 : r->c->n_lost;
+	else if (e == ERR_CANCELLED && r->c->n_lost < MAX_LOST)
+		r->c->n_lost++;
+	return e;
+}
+
 static enum err sync_session(struct run *r, struct err_msg *msg) {
 	int64_t since = clock_us();
 	struct session_sync_result sync = {0};
-	enum err e = session_sync(r->c->session, r->tokens.ids, r->tokens.n, r->cancel, &sync, msg);
+	enum err e = sync_steps(r, &sync, msg);
 	r->out->evaluated_tokens += sync.new_tokens;
 	if (!sync.restored_tokens && (e == ERR_OK || is_stopped(r)))
 		pace_measure(r->c, sync.new_tokens, clock_us() - since);

@@ -223,12 +223,54 @@ static void keys_do_not_stop_a_prefill(void **state) {
 	unlink(path);
 }
 
+// Editors cancel before they ask again: every prefill is cut hard, and what is kept of it must grow until it gets on.
+static void cancels_do_not_stop_a_prefill(void **state) {
+	(void)state;
+	enum { N_KEYS = 40 };
+	const char *path = typist_slower_model(2);
+	struct engine_options o = typist_options(path);
+	struct parser_worker *parser;
+	struct engine *engine;
+	struct answer answers[N_KEYS] = {0};
+	_Atomic int loaded = 0;
+	o.cpu_flags = 0;
+	o.chunk_tokens = 128;
+	char text[512] = "";
+	for (int i = 0; i < 10; i++)
+		snprintf(text + strlen(text), sizeof text - strlen(text), "def f_%d(value):\n    return %d\n", i, i);
+	assert_int_equal(parser_worker_create(&parser), ERR_OK);
+	assert_int_equal(engine_create(&o, parser, take_loaded, &loaded, &engine), ERR_OK);
+	while (!atomic_load(&loaded))
+		sleep_ms(1);
+	int n_kept = 0;
+	for (int i = 0; i < N_KEYS; i++) {
+		strcat(text, "a");
+		struct snapshot *s = snapshot_create(text, strlen(text), true);
+		struct complete_request r = {.snapshot = s, .offset = strlen(text), .trigger = TRIGGER_AUTOMATIC, .received_us = clock_us()};
+		uint64_t ticket = engine_submit(engine, &r, 1, take_answer, &answers[i]);
+		snapshot_unref(s);
+		sleep_ms(60);
+		if (i < N_KEYS - 1)
+			engine_cancel(engine, ticket);
+		wait_answer(&answers[i]);
+		n_kept += i < N_KEYS - 1 ? answers[i].result.new_tokens : 0;
+	}
+	const struct complete_result *last = &answers[N_KEYS - 1].result;
+	print_message("%d tokens of %d were kept of cancelled prefills\n", n_kept, last->prompt_tokens);
+	assert_true(n_kept > 0);
+	assert_true(n_kept + last->new_tokens <= last->prompt_tokens + 2 * N_KEYS);
+	engine_destroy(engine);
+	parser_worker_destroy(parser);
+	unlink(path);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_kind_has_its_deadline),
 		cmocka_unit_test(half_of_it_ends_a_block_with_its_line),
 		cmocka_unit_test(what_is_ready_is_whole_lines),
 		cmocka_unit_test(keys_do_not_stop_a_prefill),
+		cmocka_unit_test(cancels_do_not_stop_a_prefill),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
