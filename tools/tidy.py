@@ -26,12 +26,12 @@ ROOMS = {
     "src/model": ("src/maskstore", "src/kernels", "src/base"),
     "src/document": ("src/base",),
     "src/prompt": ("src/document", "src/base"),
-    "src/complete": ("src/prompt", "src/model", "src/document", "src/base"),
+    "src/complete": ("src/prompt", "src/model", "src/document", "src/base", "src/maskstore"),
     "lsp": ("src/complete", "src/document", "src/base"),
 }
 # Files of no room (src/main.c, src/config.c, src/cli/) wire everything together and may include every room.
 # Headers of theirs that a room may include all the same: the settings, which the protocol changes too.
-PROGRAM_HEADERS = {"src/config.h": ("lsp",), "src/defaults.h": tuple(ROOMS)}
+PROGRAM_HEADERS = {"src/config.h": ("lsp",), "src/engine_settings.h": ("lsp",), "src/defaults.h": tuple(ROOMS)}
 
 # Which files may see which library: header pattern, pattern of the files that may include it, why.
 LIBRARIES = (

@@ -33,7 +33,7 @@ static int tear_down(void **state) {
 
 static void test_names(void **state) {
 	(void)state;
-	static const char *const secret[] = {"/a/.env", "/a/.env.local", "/a/prod.env", "/home/u/.ssh/config.py", "/a/server.pem", "/a/x.KEY", "/a/id_rsa",
+	static const char *const secret[] = {"/a/.env", "/a/.env.local", "/a/prod.env", "/a/.ssh/config.py", "/a/server.pem", "/a/x.KEY", "/a/id_rsa",
 	                                     "/a/secrets.py", "/a/Credentials.json", "/a/passwords.py", "/a/.netrc", "/a/.aws/x.py"};
 	static const char *const fine[] = {"/a/main.py", "/a/environment.py", "/a/keys.py", "/a/my.ssh.py", "/a/tokenizer.py", "/env/app.py", "/a/pem.py", "/a/monkey.py"};
 	for (size_t i = 0; i < sizeof secret / sizeof secret[0]; i++)
