@@ -160,9 +160,10 @@ def test_loop_time_is_the_upper_edge_of_its_bucket():
     assert figures.loop_p999_ms([line(900, 0, 0, 0, 0, 0, 0, 0), line(0, 0, 0, 0, 0, 0, 0, 100, max_us=70000)]) == 70
 
 
-def test_softly_ended_work_is_no_cancel():
-    lines = [{"cancel_idle_us": 9000}, {"cancel_idle_us": 80000, "cancel_kind": "soft"}, {"background_stop_us": 2000}, {}]
-    assert sorted(figures.cancel_times_ms(lines)) == [2, 9]
+def test_softly_ended_work_is_told_apart():
+    lines = [{"cancel_idle_us": 9000, "cancel_kind": "hard"}, {"cancel_idle_us": 80000, "cancel_kind": "soft"},
+             {"background_stop_us": 2000}, {}]
+    assert [figures.cancel_times_ms(lines, kind) for kind in ("hard", "soft", "background")] == [[9], [80], [2]]
 
 
 def test_plot_has_a_curve_for_each_percentile_and_panel():

@@ -87,9 +87,12 @@ def loop_p999_ms(lines):
     return None
 
 
-def cancel_times_ms(lines):
-    found = [line.get("cancel_idle_us") for line in lines if line.get("cancel_kind", "hard") == "hard"]
-    found += [line.get("background_stop_us") for line in lines]
+def cancel_times_ms(lines, kind):
+    """From a cancel to an idle decode thread: of requests ended hard or softly, and of work in the background (kind "background")."""
+    if kind == "background":
+        found = [line.get("background_stop_us") for line in lines]
+    else:
+        found = [line["cancel_idle_us"] for line in lines if line.get("cancel_kind") == kind]
     return [us / 1000 for us in found if us is not None]
 
 
@@ -139,7 +142,7 @@ def summary(ours, peers, best, wrong):
         "new_tokens_p90": percentile(new, 90),
         "size_growth": ratio(percentile(large, 50), percentile(small, 50)),
         "cached_ms": percentile([e["total_ms"] for e in events if e["shown_text"]], 99),
-        "cancel_p99_ms": percentile(cancel_times_ms(lines), 99),
+        "cancel_p99_ms": percentile(cancel_times_ms(lines, "hard") + cancel_times_ms(lines, "background"), 99),
         "loop_p999_ms": loop_p999_ms(last_lines),
         "cold_first_ms": cold_ms,
         "cold_first_ratio": ratio(cold_peer, cold_ms),
@@ -151,6 +154,11 @@ def summary(ours, peers, best, wrong):
         # Beside them:
         "request_new_tokens_p50": percentile([e["new"] for e in events], 50),
         "request_new_tokens_p90": percentile([e["new"] for e in events], 90),
+        "cancels_hard": len(cancel_times_ms(lines, "hard")),
+        "cancels_soft": len(cancel_times_ms(lines, "soft")),
+        "cancel_soft_p99_ms": percentile(cancel_times_ms(lines, "soft"), 99),
+        "background_stops": len(cancel_times_ms(lines, "background")),
+        "background_stop_p99_ms": percentile(cancel_times_ms(lines, "background"), 99),
         "ttft_p50_ms": percentile([e["ttft_ms"] for e in events if not e["shown_text"]], 50),
         "ttft_p90_ms": percentile([e["ttft_ms"] for e in events if not e["shown_text"]], 90),
         "keys_answered_from_a_window": sum(e["window"] for e in events),
