@@ -15,7 +15,7 @@
 #include "base/thread.h"
 #include "document/syntax.h"
 
-#define SLICE_US 2000 // a cancelled request must let go within 2 ms
+#define POLL_US 2000 // a cancelled request must let go within 2 ms
 #define READ_BYTES 1024 // 0.1 to 0.5 ms of parsing
 #define CHAIN_MAX_EDITS 1024 // beyond this a fresh parse is as good
 
@@ -210,7 +210,7 @@ static void settle(struct snapshot *s, TSTree *tree) {
 static void wait_slice(struct snapshot *s) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_nsec += SLICE_US * 1000;
+	t.tv_nsec += POLL_US * 1000;
 	if (t.tv_nsec >= 1000000000) {
 		t.tv_sec++;
 		t.tv_nsec -= 1000000000;

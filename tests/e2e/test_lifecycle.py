@@ -234,7 +234,7 @@ def test_no_progress_where_the_client_refuses_it(start, model):
 
 
 def test_starts_and_stops_leave_nothing(binary, env, tmp_path):
-    for i in range(20):
+    for i in range(50):
         client = Client([binary, "--stdio", "--model", "/nonexistent", "--cache-dir", str(tmp_path)], env=env)
         client.start()
         assert client.shutdown() == 0
