@@ -167,7 +167,7 @@ static void a_window_answers_first(void **state) {
 	struct answer a;
 	const char *model = typist_slow_model(3);
 	struct engine_options o = options(model, 2500);
-	o.cpu_flags = 0;
+	o.cpu_flags = typist_slow_flags();
 	o.deadline_ms = 300000;
 	bench_open(&b, model, &o);
 	char *text = lines(140);
@@ -191,7 +191,7 @@ static void without_a_deadline_the_whole_prompt_answers(void **state) {
 	struct answer a;
 	const char *model = typist_slow_model(3);
 	struct engine_options o = options(model, 1500);
-	o.cpu_flags = 0;
+	o.cpu_flags = typist_slow_flags();
 	bench_open(&b, model, &o);
 	char *text = lines(60);
 	const struct complete_result *r = ask(&b, text, LINE(text, 50) + 9, 0, &a);
@@ -261,7 +261,7 @@ static void a_closed_document_is_left_alone(void **state) {
 	struct answer a;
 	const char *model = typist_slow_model(5);
 	struct engine_options o = options(model, 4000);
-	o.cpu_flags = 0;
+	o.cpu_flags = typist_slow_flags();
 	bench_open(&b, model, &o);
 	char *text = lines(250);
 	fill(&b, text, 0, 1, true);

@@ -128,7 +128,7 @@ static void what_is_ready_is_whole_lines(void **state) {
 	struct engine_options o;
 	struct complete_result full, r;
 	const char *path = talkative_model(&o, &full, typist_slow_model);
-	o.cpu_flags = 0;
+	o.cpu_flags = typist_slow_flags();
 	for (int ms = 10, n_cut = 0; n_cut == 0 || ms < 1000; ms += ms / 4) {
 		struct desk d;
 		o.deadline_ms = ms;
@@ -186,7 +186,7 @@ static void keys_do_not_stop_a_prefill(void **state) {
 	struct engine *engine;
 	struct answer answers[N_KEYS] = {0};
 	_Atomic int loaded = 0;
-	o.cpu_flags = 0;
+	o.cpu_flags = typist_slow_flags();
 	o.chunk_tokens = 64;
 	char text[512] = "";
 	for (int i = 0; i < 10; i++)
@@ -233,7 +233,7 @@ static void cancels_do_not_stop_a_prefill(void **state) {
 	struct engine *engine;
 	struct answer answers[N_KEYS] = {0};
 	_Atomic int loaded = 0;
-	o.cpu_flags = 0;
+	o.cpu_flags = typist_slow_flags();
 	o.chunk_tokens = 128;
 	char text[512] = "";
 	for (int i = 0; i < 10; i++)
@@ -249,7 +249,7 @@ static void cancels_do_not_stop_a_prefill(void **state) {
 		struct complete_request r = {.snapshot = s, .offset = strlen(text), .trigger = TRIGGER_AUTOMATIC, .received_us = clock_us()};
 		uint64_t ticket = engine_submit(engine, &r, 1, take_answer, &answers[i]);
 		snapshot_unref(s);
-		sleep_ms(60);
+		sleep_ms(60 * lab_fewer());
 		if (i < N_KEYS - 1)
 			engine_cancel(engine, ticket);
 		wait_answer(&answers[i]);

@@ -211,3 +211,11 @@ struct engine_options typist_options(const char *model_path) {
 		.activation = ACTIVATION_Q8, .kv_type = KV_F16, .cpu_flags = cpu_flags(), .strategy = "conservative",
 	};
 }
+
+unsigned typist_slow_flags(void) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return cpu_flags();
+#else
+	return 0;
+#endif
+}

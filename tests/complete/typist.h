@@ -43,6 +43,8 @@ const char *typist_model(uint64_t seed);
 // The same, about a hundred times slower with scalar kernels (options.cpu_flags 0): a prefill of some hundred tokens takes a second or more.
 const char *typist_slow_model(uint64_t seed);
 const char *typist_slower_model(uint64_t seed);
+// options.cpu_flags that make them slow: none, but under sanitizers, where all kernels are, the machine's.
+unsigned typist_slow_flags(void);
 // Engine options for it: a context of 384 tokens, one thread, no deadline.
 struct engine_options typist_options(const char *model_path);
 
