@@ -278,6 +278,38 @@ static void a_closed_document_is_left_alone(void **state) {
 	bench_close(&b);
 }
 
+// Keys at random with work in the background between them: each answer is that of a fresh process.
+static void answers_are_those_of_a_fresh_process(void **state) {
+	(void)state;
+	static struct typist t;
+	struct bench b;
+	struct answer a = {0};
+	const char *model = typist_model(7);
+	struct engine_options o = typist_options(model);
+	struct err_msg msg;
+	bench_open(&b, model, &o);
+	typist_init(&t, "def ab(c):\n    return c\n\n\nclass Ed:\n    def fa(self):\n        self.a = 0\n        ", 900, 9);
+	for (int i = 0; i < 600 / lab_fewer(); i++) {
+		struct completer *fresh;
+		struct complete_result want;
+		typist_act(&t, a.result.suggestion.replace_bytes ? "" : a.text);
+		t.now.text[t.now.n] = 0;
+		if (i % 3 == 0)
+			fill(&b, t.now.text, t.now.cursor, 1 + (uint64_t)(i % 2), i % 9 == 0);
+		const struct complete_result *r = ask(&b, t.now.text, t.now.cursor, 1, &a);
+		assert_int_equal(completer_create(&o, b.parser, &fresh, &msg), ERR_OK);
+		struct snapshot *s = snapshot_create(t.now.text, t.now.n, true);
+		complete_run(fresh, &(struct complete_request){.snapshot = s, .offset = t.now.cursor, .trigger = TRIGGER_INVOKED, .received_us = clock_us()}, &want);
+		snapshot_unref(s);
+		completer_destroy(fresh);
+		assert_int_equal(r->outcome, want.outcome);
+		assert_int_equal(r->stop, want.stop);
+		assert_string_equal(a.text, want.suggestion.text_bytes ? want.suggestion.text : "");
+		complete_result_finish(&want);
+	}
+	bench_close(&b);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_filled_file_is_a_prefix),
@@ -286,6 +318,7 @@ int main(void) {
 		cmocka_unit_test(without_a_deadline_the_whole_prompt_answers),
 		cmocka_unit_test(the_state_behind_a_suggestion_is_prepared),
 		cmocka_unit_test(requests_come_first),
+		cmocka_unit_test(answers_are_those_of_a_fresh_process),
 		cmocka_unit_test(a_closed_document_is_left_alone),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

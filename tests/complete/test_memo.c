@@ -229,7 +229,7 @@ static void answers_are_those_of_a_fresh_process(void **state) {
 	for (uint64_t seed = 1; seed <= 4; seed++) {
 		const char *path = typist_model(seed);
 		struct engine_options o = typist_options(path);
-		type_at_random(&o, program, 500 / lab_fewer(), seed);
+		type_at_random(&o, program, 1250 / lab_fewer(), seed);
 		unlink(path);
 	}
 }
@@ -256,7 +256,7 @@ static void answers_of_a_real_model(void **state) {
 	if (!real_model())
 		skip();
 	struct engine_options o = real_options();
-	type_at_random(&o, "import os\n\n\ndef size_of(path):\n    \"\"\"Size of a file in bytes.\"\"\"\n    return os.path.", 40, 5);
+	type_at_random(&o, "import os\n\n\ndef size_of(path):\n    \"\"\"Size of a file in bytes.\"\"\"\n    return os.path.", 200, 5);
 }
 
 // Typing a whole suggestion out costs nothing, key for key.
