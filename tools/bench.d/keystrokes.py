@@ -99,7 +99,7 @@ def peer_replay(options, session, n_suffix, gb_per_s, folder):
     """The kept result of this session, or a new one; None where the peer must not be run."""
     path = peer_path(options, session, n_suffix)
     kept = usable(path, gb_per_s, options)
-    if kept or options.peer == "kept":
+    if kept or not options.may_measure:
         return kept
     texts = list(sessions.replay(session))
     result = llama.replay_serial(options, session, folder, n_suffix, texts)
@@ -118,12 +118,20 @@ def middle(replay):
     return "none" if found is None else f"{found:.0f}"
 
 
-def peer_replays(options, chosen, n_suffix, gb_per_s):
-    found = {}
-    for session in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            if replay := peer_replay(options, session, n_suffix, gb_per_s, folder):
-                found[session.name] = replay
+def spread(chosen):
+    """The sessions in an order that soon covers all sizes: by their places' bits backwards."""
+    return [chosen[i] for i in sorted(range(len(chosen)), key=lambda i: f"{i:05b}"[::-1])]
+
+
+def peer_replays(options, chosen, best_suffix, gb_per_s):
+    """({session: replay} with llama.vim's request, the same with the short suffix), as far as the time for it goes."""
+    found, end = ({}, {}), time.monotonic() + 60 * (options.peer_minutes or 1e6)
+    for session in spread(chosen):
+        for replays, n_suffix in zip(found, (VIM_SUFFIX, best_suffix), strict=True):
+            options.may_measure = options.peer == "measure" and time.monotonic() < end
+            with tempfile.TemporaryDirectory() as folder:
+                if replay := peer_replay(options, session, n_suffix, gb_per_s, folder):
+                    replays[session.name] = replay
     return found
 
 
@@ -203,6 +211,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
     parser.add_argument("--peer", choices=["measure", "kept", "none"], default="measure",
                         help="measure what is missing or stale; only kept results, whatever the bandwidth; none")
+    parser.add_argument("--peer-minutes", type=float, help="begin no new measurement of the peer after so long")
     parser.add_argument("--best-suffix", type=int, help="lines after the cursor of the peer's best settings")
     parser.add_argument("--choose-suffix", action="store_true", help="measure that number: 300 items at 64, 16 and 4")
     parser.add_argument("--events", action="store_true", help="a table by kind of event as well")
@@ -247,7 +256,7 @@ def main():
     for session in chosen:
         runs.append(run_ours(options, session))
         options.records.write_text(json.dumps({"ours": runs}))
-    vim, best = ({}, {}) if options.peer == "none" else (peer_replays(options, chosen, n, gb_per_s) for n in (VIM_SUFFIX, best_suffix))
+    vim, best = ({}, {}) if options.peer == "none" else peer_replays(options, chosen, best_suffix, gb_per_s)
     found = figures.summary(runs, vim, best, count_wrong(options, runs, chosen))
     found |= {"real_time": figures.real_time(runs), "peer_real_time": figures.seen(vim.values()), "best_suffix_lines": best_suffix, "best_suffix_measured": known,
               "read_gb_per_s": gb_per_s, "load_1m": round(load, 2), "threads": options.threads, "cpu": cpu_name(),

@@ -217,7 +217,7 @@ def type_block(typist, block, n_characters):
 
 
 def make(name, path, text, seed=20261):
-    """A session of about 60 events in the middle of this text."""
+    """A session of about 50 events in the middle of this text."""
     lines = lines_of(text)
     chooser = random.Random(f"{seed}:{path}")
     a = find_place(lines, int(len(lines) * chooser.uniform(0.3, 0.6)), 5, 110)
@@ -232,7 +232,7 @@ def make(name, path, text, seed=20261):
     typist.character = len(lines_of(typist.text)[typist.line])
     session.start = [typist.line, typist.character]
     block = lines[a : a + 5]
-    type_block(typist, block[:3], (9, 8, 8))
+    type_block(typist, block[:3], (7, 6, 6))
     typist.edit_elsewhere("above", typist.line - chooser.randint(20, 40))
     typist.newline(block[3])
     typist.type(block[3].strip()[:3])
@@ -243,10 +243,10 @@ def make(name, path, text, seed=20261):
     session.jump_lines = abs(target - typist.line)
     typist.move("jump", target, chooser.randint(900, 1500))
     typist.newline(lines[b])
-    typist.type(lines[b].strip()[:4])
+    typist.type(lines[b].strip()[:3])
     typist.move("back", typist.mark, chooser.randint(900, 1500))
     typist.newline(block[4])
-    typist.type(block[0].strip()[:3])
+    typist.type(block[0].strip()[:2])
     session.events = typist.events
     return session
 
