@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The list of fills. Times: a cursor's prompt is wanted at once; the state behind a suggestion when somebody stops to look at it; what an edit has cost of the
-// rest of a file when they stop to think. A file just opened is wanted at once too.
+// rest of a file when they stop to think, or, if it is much, when they seem to read. A file just opened is wanted at once too.
 #include "complete/background.h"
 
 #include <stdatomic.h>
@@ -9,6 +9,7 @@
 #define PROMPT_WAIT_US 30000       // a cancelled request is mostly followed by the next at once
 #define ACCEPTED_WAIT_US 300000    // longer than between keys
 #define FILE_WAIT_US 2000000
+#define FILE_LATER_WAIT_US 20000000 // may take a minute of all cores
 #define TYPING_US 2000000          // so long after a request small steps are kept from the next one
 #define TYPING_STEP_TOKENS 16
 #define QUIET_STEP_TOKENS 128
@@ -26,6 +27,7 @@ static int64_t due_us(const struct background *b, const struct fill *f, int64_t 
 	case FILL_PROMPT: return b->request_us + PROMPT_WAIT_US;
 	case FILL_ACCEPTED: return f->shown_bytes ? b->request_us + ACCEPTED_WAIT_US : now_us;
 	case FILL_FILE: return f->whole ? now_us : b->request_us + FILE_WAIT_US;
+	case FILL_FILE_LATER: return b->request_us + FILE_LATER_WAIT_US;
 	case FILL_DONE: break;
 	}
 	return now_us;

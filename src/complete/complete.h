@@ -147,7 +147,7 @@ uint64_t engine_submit(struct engine *e, const struct complete_request *r, uint6
 void engine_fill(struct engine *e, struct snapshot *s, size_t offset, uint64_t document, bool opened, bool may_archive);
 // Ends what is done in the background for a document (it was closed).
 void engine_fill_end(struct engine *e, uint64_t document);
-// Whether nothing is queued, running or waiting for its time, rest apart. For tests and measurements.
+// Whether nothing is queued, running or waiting for its time, rest and what waits for a long pause apart. For tests and measurements.
 bool engine_is_quiet(struct engine *e);
 // Cancels one: a queued one is answered at once (on the decode thread or the caller's: `done` runs on the caller's thread in that
 // case, before this returns), a running one stops within 50 ms. Unknown tickets are ignored. True if it was found.

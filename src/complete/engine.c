@@ -418,7 +418,9 @@ void engine_fill_end(struct engine *e, uint64_t document) {
 
 bool engine_is_quiet(struct engine *e) {
 	pthread_mutex_lock(&e->lock);
-	bool quiet = !e->head && !e->running && !e->background.list && !e->background.running;
+	bool quiet = !e->head && !e->running && !e->background.running;
+	for (const struct fill *f = e->background.list; f; f = f->next)
+		quiet &= f->stage == FILL_FILE_LATER;
 	pthread_mutex_unlock(&e->lock);
 	return quiet;
 }

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "complete/internal.h"
 
-#define FILE_AGAIN_MAX_TOKENS 1536   // of a file that was filled before: more than this waits until the cursor goes there
+#define FILE_SOON_MAX_TOKENS 256     // of a file that was filled before: more than this waits for a long pause, or until the cursor goes there
 #define ACCEPTED_MAX_BYTES (1u << 20) // a larger text is not copied for a guess
 
 struct fill *fill_create(struct snapshot *s, size_t offset, uint64_t document, const char *shown, size_t shown_bytes) {
@@ -83,13 +83,13 @@ static bool run_accepted(struct completer *c, const struct fill *f, int step_tok
 	return done;
 }
 
-// Also when nothing is missing, the blocks that only the archive has are brought into memory.
+// What the archive has of it is restored on the way.
 static bool run_file(struct completer *c, const struct fill *f, int step_tokens, const _Atomic int *cancel) {
 	struct token_list t = {0};
 	bool done = true;
 	if (context_tokens(c, f->snapshot, f->offset, true, &t) == ERR_OK) {
 		size_t have = session_probe(c->session, t.ids, t.n);
-		if (f->whole || t.n - have <= FILE_AGAIN_MAX_TOKENS)
+		if (f->whole || f->stage == FILL_FILE_LATER || t.n - have <= FILE_SOON_MAX_TOKENS)
 			done = evaluate(c, &t, step_tokens, cancel);
 	}
 	token_list_finish(&t);
@@ -101,7 +101,8 @@ bool fill_run(struct completer *c, struct fill *f, int step_tokens, const _Atomi
 	switch (f->stage) {
 	case FILL_PROMPT: done = run_prompt(c, f->snapshot, f->offset, step_tokens, cancel); break;
 	case FILL_ACCEPTED: done = run_accepted(c, f, step_tokens, cancel); break;
-	case FILL_FILE: done = run_file(c, f, step_tokens, cancel); break;
+	case FILL_FILE:
+	case FILL_FILE_LATER: done = run_file(c, f, step_tokens, cancel); break;
 	case FILL_DONE: break;
 	}
 	if (done && f->stage != FILL_DONE)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Work in the background on one document: what its next requests will need is evaluated before they come. Private to the complete room.
 //
-// Three stages: the prompt at the cursor; that behind the suggestion last shown, as if it had been accepted; the file's text as one prefix from start to
-// end, which every later prompt in the file begins with. Nothing is decoded and no answer depends on it: it only fills the store.
+// Stages: the prompt at the cursor; that behind the suggestion last shown, as if it had been accepted; the file's text as one prefix from start to
+// end, which every later prompt in the file begins with: all of it when the file was just opened, else what an edit has cost of it, soon if it is little, and in
+// a long pause whatever it is. Nothing is decoded and no answer depends on it: it only fills the store.
 #ifndef MASKSTORE_COMPLETE_FILL_H
 #define MASKSTORE_COMPLETE_FILL_H
 
@@ -12,7 +13,7 @@
 
 #include "complete/complete.h"
 
-enum fill_stage { FILL_PROMPT, FILL_ACCEPTED, FILL_FILE, FILL_DONE };
+enum fill_stage { FILL_PROMPT, FILL_ACCEPTED, FILL_FILE, FILL_FILE_LATER, FILL_DONE };
 
 struct fill {
 	struct fill *next;         // the engine's list
@@ -20,7 +21,7 @@ struct fill {
 	size_t offset;             // the cursor
 	uint64_t document;
 	enum fill_stage stage;
-	bool whole;                // the file was just opened: all of it, whatever it takes; else only what an edit has cost, if it is not much
+	bool whole;                // the file was just opened: all of it in FILL_FILE
 	bool may_archive;
 	int64_t due_us;            // not before
 	size_t replaced_bytes;     // right of the cursor, that the suggestion takes the place of
