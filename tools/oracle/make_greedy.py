@@ -58,8 +58,7 @@ def main():
     prompts = choose_prompts(100)
     for prompt, line in zip(prompts, peer_lines(prompts), strict=True):
         result = json.loads(line)
-        prompt |= {"tokens": result["tokens"], "second": result["second"]}
-        prompt["gaps"] = [round(gap, 4) for gap in result["gaps"]]
+        prompt |= {"tokens": result["tokens"], "rivals": result["rivals"]}
     text = "[\n" + ",\n".join(json.dumps(p, separators=(",", ":")) for p in prompts) + "\n]\n"
     (REPO / "tests/golden/greedy.json").write_text(text)
     PART.unlink()

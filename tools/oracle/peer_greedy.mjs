@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Greedy continuation by llama.cpp (node-llama-cpp): one JSON line of token ids on stdin for each prompt, one JSON
-// line out: tokens, and for each step the runner-up and its distance from the best token in nat.
+// line out: tokens, and for each step the three runners-up and their distances from the best token in nat.
 //   NODE_PEER=<folder with node_modules> node peer_greedy.mjs MODEL N_TOKENS THREADS FLASH(0|1) < prompts
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
@@ -25,18 +25,18 @@ async function evaluate(tokens) {
     const input = [...tokens.slice(0, -1), ask(tokens.at(-1))];
     const { next } = (await sequence.controlledEvaluate(input)).at(-1);
     const ranked = [...next.probabilities].sort((a, b) => b[1] - a[1]);
-    return { best: ranked[0][0], second: ranked[1][0], gap: Math.log(ranked[0][1]) - Math.log(ranked[1][1]) };
+    const distance = (probability) => Number((Math.log(ranked[0][1]) - Math.log(probability)).toFixed(4));
+    return { best: ranked[0][0], rivals: ranked.slice(1).map(([token, probability]) => [token, distance(probability)]) };
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
     await sequence.clearHistory();
-    const result = { tokens: [], second: [], gaps: [] };
+    const result = { tokens: [], rivals: [] };
     let pending = JSON.parse(line);
     for (let i = 0; i < Number(nTokens); i++) {
         const step = await evaluate(pending);
         result.tokens.push(step.best);
-        result.second.push(step.second);
-        result.gaps.push(step.gap);
+        result.rivals.push(step.rivals);
         pending = [step.best];
     }
     console.log(JSON.stringify(result));
