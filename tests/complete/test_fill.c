@@ -97,6 +97,7 @@ static void fill(struct bench *b, const char *text, size_t offset, uint64_t docu
 // n lines of 14 bytes, and so 14 tokens.
 static char *lines(int n) {
 	char *text = calloc(1, (size_t)n * 14 + 200);
+	assert_non_null(text);
 	for (int i = 0; i < n; i++)
 		sprintf(text + strlen(text), "abc_%03d = %03d\n", i % 1000, (i * 7) % 1000);
 	return text;
@@ -216,6 +217,7 @@ static void the_state_behind_a_suggestion_is_prepared(void **state) {
 		wait_quiet(&b);
 		if (r->outcome == OUTCOME_SHOWN) {
 			char *accepted = calloc(1, strlen(text) + strlen(a.text) + 1);
+			assert_non_null(accepted);
 			sprintf(accepted, "%s%s", text, a.text);
 			r = ask(&b, accepted, strlen(accepted), 1, &next);
 			assert_true(r->new_tokens <= 1); // the last token again, for its logits

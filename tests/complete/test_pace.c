@@ -89,7 +89,7 @@ static void each_kind_has_its_deadline(void **state) {
 		struct desk d;
 		o.deadline_ms = cases[i].deadline_ms;
 		desk_open(&d, &o);
-		ask(&d, block, cases[i].trigger, cases[i].age_ms * 1000, &r);
+		ask(&d, block, cases[i].trigger, (int64_t)cases[i].age_ms * 1000, &r);
 		assert_int_equal(r.outcome, cases[i].late ? OUTCOME_EMPTY : OUTCOME_SHOWN);
 		assert_int_equal(r.stop, cases[i].late ? STOP_DEADLINE : full.stop);
 		complete_result_finish(&r);
