@@ -216,13 +216,11 @@ static void the_state_behind_a_suggestion_is_prepared(void **state) {
 		const struct complete_result *r = ask(&b, text, strlen(text), 1, &a);
 		wait_quiet(&b);
 		if (r->outcome == OUTCOME_SHOWN) {
-			char *accepted = calloc(1, strlen(text) + strlen(a.text) + 1);
-			assert_non_null(accepted);
-			sprintf(accepted, "%s%s", text, a.text);
+			char accepted[2048];
+			snprintf(accepted, sizeof accepted, "%s%s", text, a.text);
 			r = ask(&b, accepted, strlen(accepted), 1, &next);
 			assert_true(r->new_tokens <= 1); // the last token again, for its logits
 			n_shown++;
-			free(accepted);
 		}
 		bench_close(&b);
 	}
