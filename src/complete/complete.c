@@ -129,8 +129,11 @@ static bool is_slow(struct run *r) {
 
 // Goes over to the short window.
 static enum err take_window(struct run *r, struct err_msg *msg) {
+	struct completer *c = r->c;
+	if (!c->window_tokens)
+		c->window_tokens = pace_window_tokens(c);
 	prompt_finish(&r->prompt);
-	enum err e = build_prompt(r, pace_window_tokens(r->c), msg);
+	enum err e = build_prompt(r, c->window_tokens, msg);
 	if (e == ERR_OK)
 		e = encode_prompt(r, msg);
 	r->out->window = true;
@@ -190,6 +193,8 @@ static enum err run_steps(struct run *r, struct err_msg *msg) {
 
 	if (is_slow(r))
 		e = take_window(r, msg);
+	else
+		r->c->window_tokens = 0;
 	phases->prompt += lap(&since);
 	if (e != ERR_OK)
 		return e;

@@ -23,6 +23,7 @@ struct completer {
 	struct rest *rest; // store.c's
 	struct err_msg notice; // what the person should know of how it was created; empty: nothing
 	double prefill_tokens_per_s; // moving average; 0: not measured yet
+	int window_tokens;           // of the windows since the last whole prompt: their cut must stand still; 0: none
 	int n_lost;                  // prefills in a row that were cancelled before anything was kept of them
 	int background_tokens;       // evaluated by fills since the last request
 	struct token_list last;      // the last request's prompt, if it was whole
