@@ -2,9 +2,10 @@
 """Typing through the server: random interleavings of changes, requests, cancels, accepted suggestions, closes and reopens; and what each kind of event costs in
 tokens, by the latency log. That each request is answered exactly once is checked as each client closes."""
 import random
+import time
 
 import pytest
-from client import LONG, ask_params, call, change_params, end_of, note, open_params
+from client import LONG, SLOW, ask_params, call, change_params, end_of, note, open_params
 
 METHODS = ["textDocument/inlineCompletion", "textDocument/completion"]
 START = "import os\n\n\ndef size_of(path):\n    return os.path.getsize(path)\n\n\ndef total(paths):\n    "
@@ -268,3 +269,74 @@ def test_switching_files_costs_nothing(typist, log_lines):
             t.type(" ")
             line, _ = t.ask()
             assert line["tokens"]["new"] <= 2
+
+
+# --- before the first key
+
+WHOLE = LONG + "def last(value):\n    total = value + "
+
+
+def ask_until(client, log_lines, condition, seconds=120):
+    """Asks for the same place, each time with another key before it, until its line in the log is as wanted."""
+    end, version, last = time.monotonic() + seconds * SLOW, 1, end_of(WHOLE)
+    while True:
+        at = {**last, "character": last["character"] + version - 1}
+        client.wait(client.ask("file:///w.py", at))
+        line = log_lines()[-1]
+        if condition(line):
+            return line
+        assert time.monotonic() < end, line
+        time.sleep(1)
+        version += 1
+        client.change("file:///w.py", version, {"range": {"start": at, "end": at}, "text": "v"})
+
+
+def test_a_window_answers_while_the_file_is_filled(start, model, log_lines):
+    client = start(model, flags=["--deadline-ms", "60000", "--max-new-tokens", "8"])
+    client.start()
+    client.open("file:///w.py", WHOLE)
+    client.wait(client.ask("file:///w.py", end_of(WHOLE)))  # it was there when the model was loaded: no speed is known yet
+    first = log_lines()[-1]
+    assert first["context"] == "window" and first["tokens"]["prompt"] <= 512
+    whole = ask_until(client, log_lines, lambda line: line["context"] == "whole")
+    # By then the rest came in the background, or (on a fast machine) the measured speed says that it may be waited for.
+    assert whole["tokens"]["prompt"] == whole["tokens"]["hit"] + whole["tokens"]["new"] > 1000
+
+
+def test_without_a_deadline_there_is_no_window(start, model, log_lines):
+    client = start(model, flags=["--max-new-tokens", "8"])
+    client.start()
+    client.open("file:///w.py", WHOLE)
+    client.wait(client.ask("file:///w.py", end_of(WHOLE)))
+    assert log_lines()[-1]["context"] == "whole" and log_lines()[-1]["tokens"]["prompt"] > 1000
+
+
+def test_an_opened_file_is_filled_before_it_is_asked_for(start, model, log_lines):
+    client = start(model, flags=["--max-new-tokens", "8"])
+    client.start()
+    client.open("file:///other.py", "x = 1\n")
+    client.wait(client.ask("file:///other.py", {"line": 1, "character": 0}))
+    client.open("file:///w.py", WHOLE)
+    done, end = 0, time.monotonic() + 120 * SLOW
+    while done < 1000:  # a small request now and then tells what was done meanwhile
+        assert time.monotonic() < end
+        time.sleep(1)
+        client.wait(client.ask("file:///other.py", {"line": 0, "character": 1}))
+        done += log_lines()[-1]["background_tokens"]
+    client.wait(client.ask("file:///w.py", end_of(WHOLE)))
+    line = log_lines()[-1]
+    assert line["tokens"]["hit"] > 900 and line["tokens"]["new"] <= SUFFIX + SINCE
+
+
+def test_a_closed_file_is_not_worked_on(start, model, log_lines):
+    client = start(model, flags=["--max-new-tokens", "8"])
+    client.start()
+    client.open("file:///other.py", "x = 1\n")
+    client.wait(client.ask("file:///other.py", {"line": 1, "character": 0}))
+    client.open("file:///w.py", WHOLE)
+    client.notify("textDocument/didClose", {"textDocument": {"uri": "file:///w.py"}})
+    client.ping()
+    client.wait(client.ask("file:///other.py", {"line": 0, "character": 1}))
+    time.sleep(4 * SLOW)
+    client.wait(client.ask("file:///other.py", {"line": 0, "character": 2}))
+    assert log_lines()[-1]["background_tokens"] < 200
