@@ -116,22 +116,27 @@ static enum err encode_prompt(struct run *r, struct err_msg *msg) {
 	return e;
 }
 
+// Until the deadline; there is one.
+static int64_t left_us(const struct run *r) {
+	return r->request->received_us + (int64_t)deadline_ms(&r->c->options, r->request->trigger) * 1000 - clock_us();
+}
+
 // Whether the first token behind the whole prompt would come too late.
 static bool is_slow(struct run *r) {
 	token_id token;
 	struct completer *c = r->c;
-	if (deadline_ms(&c->options, r->request->trigger) == 0 || !pace_is_slow(c, r->tokens.n))
+	if (deadline_ms(&c->options, r->request->trigger) == 0 || !pace_is_slow(c, r->tokens.n, left_us(r)))
 		return false;
 	memo_go(c->memo, r->tokens.ids, r->tokens.n);
 	return !memo_pick(c->memo, r->prompt.healed, r->prompt.healed_bytes, &token) &&
-	       pace_is_slow(c, r->tokens.n - session_probe(c->session, r->tokens.ids, r->tokens.n));
+	       pace_is_slow(c, r->tokens.n - session_probe(c->session, r->tokens.ids, r->tokens.n), left_us(r));
 }
 
 // Goes over to the short window.
 static enum err take_window(struct run *r, struct err_msg *msg) {
 	struct completer *c = r->c;
 	if (!c->window_tokens)
-		c->window_tokens = pace_window_tokens(c);
+		c->window_tokens = pace_window_tokens(c, (int64_t)deadline_ms(&c->options, r->request->trigger) * 1000); // by the whole time: the next key has it
 	prompt_finish(&r->prompt);
 	enum err e = build_prompt(r, c->window_tokens, msg);
 	if (e == ERR_OK)

@@ -8,7 +8,8 @@
 
 #include "complete/internal.h"
 
-#define FIRST_TOKEN_US 1500000   // a whole prompt that takes longer to its first token is not waited for
+#define FIRST_TOKEN_US 1500000   // a whole prompt that takes longer to its first token is not waited for,
+#define FIRST_TOKEN_SHARE 0.6    // nor one that takes more than this part of the time left; of the default 2.5 s these are the same
 #define UNMEASURED_TOKENS_PER_S 128.0
 #define MEASURED_MIN_TOKENS 48   // smaller prefills say more about reading weights than about speed
 #define MEASURED_SHARE 0.3       // of a measurement in the moving average
@@ -136,18 +137,18 @@ void pace_measure(struct completer *c, int n_tokens, int64_t us) {
 	c->prefill_tokens_per_s = c->prefill_tokens_per_s > 0 ? c->prefill_tokens_per_s + MEASURED_SHARE * (now - c->prefill_tokens_per_s) : now;
 }
 
-static double affordable_tokens(const struct completer *c) {
-	double speed = c->prefill_tokens_per_s > 0 ? c->prefill_tokens_per_s : UNMEASURED_TOKENS_PER_S;
-	return speed * FIRST_TOKEN_US / 1e6;
+static double affordable_tokens(const struct completer *c, int64_t left_us) {
+	double speed = c->prefill_tokens_per_s > 0 ? c->prefill_tokens_per_s : UNMEASURED_TOKENS_PER_S, us = (double)left_us * FIRST_TOKEN_SHARE;
+	return speed * (us < FIRST_TOKEN_US ? us : FIRST_TOKEN_US) / 1e6;
 }
 
-bool pace_is_slow(const struct completer *c, size_t n_missing) {
-	return (double)n_missing > affordable_tokens(c);
+bool pace_is_slow(const struct completer *c, size_t n_missing, int64_t left_us) {
+	return (double)n_missing > affordable_tokens(c, left_us);
 }
 
-int pace_window_tokens(const struct completer *c) {
+int pace_window_tokens(const struct completer *c, int64_t left_us) {
 	int n = WINDOWS[0];
-	for (size_t i = 1; i < sizeof WINDOWS / sizeof *WINDOWS && WINDOWS[i] <= affordable_tokens(c); i++)
+	for (size_t i = 1; i < sizeof WINDOWS / sizeof *WINDOWS && WINDOWS[i] <= affordable_tokens(c, left_us); i++)
 		n = WINDOWS[i];
 	return n;
 }

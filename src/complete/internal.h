@@ -61,10 +61,10 @@ bool context_return(struct completer *c, const _Atomic int *cancel);
 
 // Takes a prefill's speed into the average.
 void pace_measure(struct completer *c, int n_tokens, int64_t us);
-// Whether so many tokens take longer to evaluate than somebody who types should wait.
-bool pace_is_slow(const struct completer *c, size_t n_missing);
+// Whether so many tokens take longer to evaluate than somebody who types should wait, left_us before the deadline.
+bool pace_is_slow(const struct completer *c, size_t n_missing, int64_t left_us);
 // Size of the short window at this speed.
-int pace_window_tokens(const struct completer *c);
+int pace_window_tokens(const struct completer *c, int64_t left_us);
 
 // --- generate.c
 
