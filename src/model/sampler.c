@@ -150,16 +150,31 @@ static bool continues(const char *bytes, size_t n_bytes, const char *must, size_
 	return n > 0 && memcmp(bytes, must, n) == 0;
 }
 
-token_id sampler_pick_healed(const struct tokenizer *t, const float *logits, const char *must, size_t must_bytes) {
-	token_id best = TOKEN_NONE;
-	for (token_id id = 0; id < tokenizer_n_vocab(t); id++) {
-		if (isnan(logits[id]) || (best != TOKEN_NONE && logits[id] <= logits[best]) || tokenizer_is_special(t, id))
+static bool is_better(const float *logits, token_id id, token_id best) {
+	return !isnan(logits[id]) && (best == TOKEN_NONE || logits[id] > logits[best] || (logits[id] == logits[best] && id < best));
+}
+
+// The better of `best` and the tokens that begin with these bytes and agree with `must`.
+static token_id best_of_beginning(const struct tokenizer *t, const float *logits, int second, const char *must, size_t must_bytes, token_id best) {
+	size_t n, n_bytes;
+	const token_id *ids = tokenizer_beginning(t, (uint8_t)must[0], second, &n);
+	for (size_t i = 0; i < n; i++) {
+		if (!is_better(logits, ids[i], best))
 			continue;
-		size_t n_bytes;
-		const char *bytes = tokenizer_bytes(t, id, &n_bytes);
+		const char *bytes = tokenizer_bytes(t, ids[i], &n_bytes);
 		if (continues(bytes, n_bytes, must, must_bytes))
-			best = id;
+			best = ids[i];
 	}
+	return best;
+}
+
+token_id sampler_pick_healed(const struct tokenizer *t, const float *logits, const char *must, size_t must_bytes) {
+	if (!must_bytes)
+		return TOKEN_NONE;
+	token_id best = best_of_beginning(t, logits, -1, must, must_bytes, TOKEN_NONE);
+	int begin = must_bytes > 1 ? (uint8_t)must[1] : 0, end = must_bytes > 1 ? begin + 1 : 256;
+	for (int second = begin; second < end; second++)
+		best = best_of_beginning(t, logits, second, must, must_bytes, best);
 	return best;
 }
 

@@ -18,6 +18,8 @@ struct tokenizer {
 	struct vocab vocab;
 	struct bpe bpe;
 	struct string_table bytes; // what each token stands for; nothing for special ones
+	token_id *by_beginning;    // owned [n]: ids in the order of beginning_of, ascending in each
+	uint32_t *beginning_at;    // owned [N_BEGINNINGS + 1]: where each begins
 	bool *ends;                // owned [n]
 	struct fim_tokens fim;
 	token_id bos;
@@ -77,6 +79,45 @@ static enum err build_bytes(struct tokenizer *t, struct err_msg *msg) {
 	return ERR_OK;
 }
 
+// --- byte trie: a token of one byte is (byte, -1), a longer one (byte, next byte)
+
+#define N_BEGINNINGS (256 * 257)
+
+static size_t beginning_of(uint8_t first, int second) {
+	return (size_t)first * 257 + (size_t)(second + 1);
+}
+
+// N_BEGINNINGS for a token without bytes.
+static size_t beginning_of_token(const struct tokenizer *t, token_id id) {
+	uint32_t at = t->bytes.at[id], n_bytes = t->bytes.at[id + 1] - at;
+	const uint8_t *bytes = (const uint8_t *)t->bytes.data + at;
+	return n_bytes ? beginning_of(bytes[0], n_bytes > 1 ? bytes[1] : -1) : N_BEGINNINGS;
+}
+
+// Counts, then places: a sort that keeps ids ascending.
+static enum err build_trie(struct tokenizer *t, struct err_msg *msg) {
+	t->by_beginning = malloc(((size_t)t->vocab.n + 1) * sizeof *t->by_beginning);
+	t->beginning_at = calloc(N_BEGINNINGS + 2, sizeof *t->beginning_at);
+	if (!t->by_beginning || !t->beginning_at)
+		return err_set(msg, ERR_NOMEM, "no memory for the tokenizer");
+	uint32_t *at = t->beginning_at + 1; // one ahead while placing, so that in the end each is where it begins
+	for (token_id id = 0; id < t->vocab.n; id++)
+		at[beginning_of_token(t, id)]++;
+	for (size_t i = N_BEGINNINGS + 1, sum = 0, n; i-- > 0; at[i] = (uint32_t)((size_t)t->vocab.n - sum)) {
+		n = at[i];
+		sum += n;
+	}
+	for (token_id id = 0; id < t->vocab.n; id++)
+		t->by_beginning[at[beginning_of_token(t, id)]++] = id;
+	return ERR_OK;
+}
+
+const token_id *tokenizer_beginning(const struct tokenizer *t, uint8_t first, int second, size_t *n) {
+	size_t i = beginning_of(first, second);
+	*n = t->beginning_at[i + 1] - t->beginning_at[i];
+	return t->by_beginning + t->beginning_at[i];
+}
+
 static enum err find_specials(struct tokenizer *t, const struct gguf *g, struct err_msg *msg) {
 	t->ends = calloc((size_t)t->vocab.n, sizeof *t->ends);
 	if (!t->ends)
@@ -99,6 +140,8 @@ static enum err build(struct tokenizer *t, const struct gguf *g, struct err_msg 
 		e = bpe_init(&t->bpe, g, &t->vocab, msg);
 	if (!e)
 		e = build_bytes(t, msg);
+	if (!e)
+		e = build_trie(t, msg);
 	return e;
 }
 
@@ -120,6 +163,8 @@ void tokenizer_destroy(struct tokenizer *t) {
 	bpe_finish(&t->bpe);
 	free(t->bytes.data);
 	free(t->bytes.at);
+	free(t->by_beginning);
+	free(t->beginning_at);
 	free(t->ends);
 	free(t);
 }

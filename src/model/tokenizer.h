@@ -47,6 +47,8 @@ enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_
 // Bytes of a token, borrowed for the tokenizer's life: the raw bytes of normal tokens, nothing (len 0) for special tokens
 // and ids out of range.
 const char *tokenizer_bytes(const struct tokenizer *t, token_id id, size_t *len_bytes);
+// The first two levels of a byte trie: ids, ascending, of tokens that are the one byte `first` (second < 0), or begin with the two bytes. Borrowed.
+const token_id *tokenizer_beginning(const struct tokenizer *t, uint8_t first, int second, size_t *n);
 // The token's text as written in the file (for messages and inspect), borrowed.
 const char *tokenizer_text(const struct tokenizer *t, token_id id, size_t *len_bytes);
 
