@@ -27,7 +27,7 @@ SHARED = pathlib.Path(os.environ.get("MASKSTORE_SHARED", ROOT.parent / "shared")
 SESSIONS = ("tests/cli", "tests/e2e")  # the built binary driven from outside
 # What has more than one thread: unit tests by name, and sessions with the whole server.
 THREADED = ("base-pool", "maskstore-store", "maskstore-archive", "maskstore-archive-disk", "document-syntax", "engine",
-            "model-session", "model-restart", "lsp-watch")
+            "fill", "pace", "model-session", "model-restart", "lsp-watch")
 THREADED_SESSIONS = ("tests/e2e/test_lifecycle.py",)  # decoding under TSan is the unit test engine's
 FUZZ_TARGETS = ("gguf", "framing", "edits", "extent")
 FUZZ_SECONDS = 30
