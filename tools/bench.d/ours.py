@@ -40,7 +40,8 @@ class Server:
     def __init__(self, options, folder, *more):
         self.folder = Path(folder)
         self.log = self.folder / "requests.jsonl"
-        self.log_read = 0
+        (self.folder / "cache").mkdir(exist_ok=True)
+        self.log_read = self.log.stat().st_size if self.log.exists() else 0  # a server before this one may have written there
         command = [options.binary, "serve", "--stdio", "--model", options.model, "--threads", options.threads,
                    "--cache-dir", self.folder / "cache", "--log", self.log, *more]
         self.errors = open(self.folder / "stderr", "w")

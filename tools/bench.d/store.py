@@ -5,7 +5,8 @@
 restart_vs_cold   time from process start to the first token in a file of about 4,000 tokens, archive empty over archive there
 restart_vs_peer   the same of llama-server, started, its saved slot restored and asked for the same text, over ours
 archive_ratio_*   bytes of blocks before packing over bytes at rest, by type of keys and values
-switch_new_tokens most tokens evaluated (background included) by a key in another of ten open, cached files, its own among them
+switch_new_tokens most tokens evaluated (background included) by going to another of ten open, cached files and asking there;
+                  switch_key_new_tokens: by the request of the first key typed there, the key's own tokens among them
 
 Page cache warm, medians. What the server cannot tell yet is null. The last line of --json has the figures.
 """
@@ -129,34 +130,33 @@ def archive_ratio(options, kv_type, session):
 # --- switching
 
 
-def switch(options, chosen, rounds=2):
-    """Most tokens that a key evaluated, over rounds through all files: (with the background's work, by requests)."""
-    every, requests = [], []
+def visit(server, session, cursor):
+    """(tokens that a request there evaluated, the same with the background's work after it, log line)"""
+    line, _ = server.complete(cursor, uri_of(session))
+    server.idle()
+    later, _ = server.complete(cursor, uri_of(session))  # tells what the background has done meanwhile
+    return line["tokens"]["new"], line["tokens"]["new"] + later["background_tokens"], line
+
+
+def switch(options, chosen):
+    """Most tokens evaluated (by a switch to another file, background included; by the request of the first key typed after one)."""
     with tempfile.TemporaryDirectory() as folder:
         server = ours.Server(options, folder, *WHOLE_PROMPT)
         try:
             server.warm()
-            cursors = {s.name: list(s.start) for s in chosen}
             for s in chosen:
                 server.open(s.text, uri_of(s))
-                server.complete(s.start, uri_of(s))
-                server.idle()
-            server.complete(chosen[-1].start, uri_of(chosen[-1]))  # takes over what the background has done until now
-            server.idle()
-            for key in "# x"[:rounds]:
-                for s in chosen:
-                    y, x = cursors[s.name]
-                    server.edit([[y, x, y, x, key]], uri_of(s))
-                    cursors[s.name] = [y, x + 1]
-                    line, _ = server.complete([y, x + 1], uri_of(s))
-                    server.idle()
-                    later, _ = server.complete([y, x + 1], uri_of(s))  # tells what the background has done meanwhile
-                    requests.append(line["tokens"]["new"])
-                    every.append(line["background_tokens"] + line["tokens"]["new"] + later["background_tokens"])
+                visit(server, s, s.start)
+            switches = [visit(server, s, s.start)[1] for s in chosen]
+            keys = []
+            for s in chosen:
+                y, x = s.start
+                server.edit([[y, x, y, x, "#"]], uri_of(s))
+                keys.append(visit(server, s, [y, x + 1]))
         finally:
             server.close()
-    say(f"switch: new tokens of requests {requests}, of all {every}")
-    return max(every), max(requests)
+    say(f"switch: {switches} tokens; the first key after one: {[k[0] for k in keys]}, with the background {[k[1] for k in keys]}")
+    return max(switches), max(k[0] for k in keys)
 
 
 def uri_of(session):
@@ -190,7 +190,7 @@ def main():
         for kv_type in KV_TYPES:
             found[f"archive_ratio_{kv_type}"] = archive_ratio(options, kv_type, every["s09"])
     if "switch" in only:
-        found["switch_new_tokens"], found["switch_request_new_tokens"] = switch(options, list(every.values())[:10])
+        found["switch_new_tokens"], found["switch_key_new_tokens"] = switch(options, list(every.values())[:10])
     found |= {"load_1m": os.getloadavg()[0], "threads": arguments.threads}
     found = {key: round(value, 3) if isinstance(value, float) else value for key, value in found.items()}
     print(json.dumps(found) if arguments.json else "\n".join(f"{key:24} {value}" for key, value in found.items()))
