@@ -239,6 +239,7 @@ def replay_serial(options, session, folder):
         for event in session.events:
             server.edit(event.edits)
             if event.kind == "jump":
+                server.idle()  # from a cached file: what the edits before it cost isn't the jump's
                 entry = server.insist(event.kind, event.cursor)
                 server.idle()
                 line, _ = server.complete(event.cursor)  # tells what the background has done meanwhile
