@@ -216,7 +216,7 @@ def parse_arguments():
     parser.add_argument("--choose-suffix", action="store_true", help="measure that number: 300 items at 64, 16 and 4")
     parser.add_argument("--events", action="store_true", help="a table by kind of event as well")
     parser.add_argument("--check", type=int, default=24, help="answers to compare with a fresh process")
-    parser.add_argument("--no-real-time", action="store_true")
+    parser.add_argument("--real-time", action="append", metavar="NAME", help="sessions of the second pass, or none; may be repeated")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--binary", default=os.environ.get("MASKSTORE_BIN") or REPO / "build" / "maskstore")
@@ -232,7 +232,7 @@ def choose(options):
     n = min(options.sessions or len(found), len(found))
     found = [found[i * len(found) // n] for i in range(n)]
     # In real time every second session, and the whole of a short list.
-    options.real_time = () if options.no_real_time else [s.name for s in (found if len(found) < 6 else found[::2])]
+    options.real_time = options.real_time or [s.name for s in (found if len(found) < 6 else found[::2])]
     return found
 
 
