@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/folder.h"
 
 #define RETRY_AFTER_US 10000000 // an unwritable folder costs one attempt in 10 s, not one a request
 
@@ -36,15 +37,14 @@ void latency_log_finish(struct latency_log *l) {
 	l->path = NULL;
 }
 
-// Makes the folders above the file.
+// Makes the folders above the file; a failure shows when the file is opened.
 static void make_folders(const char *path) {
-	char *copy = strdup(path);
-	for (char *p = copy ? strchr(copy + 1, '/') : NULL; p; p = strchr(p + 1, '/')) {
-		*p = 0;
-		mkdir(copy, 0700); // most exist already; a real failure shows when the file is opened
-		*p = '/';
+	char *folder = strdup(path), *slash = folder ? strrchr(folder, '/') : NULL;
+	if (slash) {
+		*slash = 0;
+		folder_make(folder);
 	}
-	free(copy);
+	free(folder);
 }
 
 static bool open_file(struct latency_log *l) {

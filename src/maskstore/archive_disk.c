@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "maskstore/archive_internal.h"
 
 #define HALF_LIFE_US (12 * 3600 * 1000000.0) // half a working day: yesterday's file, opened often, outlives today's that was opened once
@@ -50,22 +51,6 @@ bool disk_path(const struct archive *a, const struct kv_key *key, char out[ARCHI
 static bool temp_path(struct archive *a, char out[ARCHIVE_PATH_BYTES]) {
 	int n = snprintf(out, ARCHIVE_PATH_BYTES, "%s/.%ld-%u.tmp", a->root_path, (long)getpid(), a->temp_counter++);
 	return n > 0 && n < ARCHIVE_PATH_BYTES;
-}
-
-// Makes a folder and what is missing above it, for this user alone.
-static bool make_folders(const char *path) {
-	char part[ARCHIVE_PATH_BYTES];
-	size_t n = strlen(path);
-	if (n >= sizeof part)
-		return false;
-	memcpy(part, path, n + 1);
-	for (char *slash = part; (slash = strchr(slash + 1, '/'));) {
-		*slash = 0;
-		if (mkdir(part, 0700) && errno != EEXIST && errno != EISDIR && errno != EROFS && errno != EACCES)
-			return false;
-		*slash = '/';
-	}
-	return mkdir(part, 0700) == 0 || errno == EEXIST;
 }
 
 // --- one file
@@ -275,7 +260,7 @@ static int open_temp(struct archive *a, char path[ARCHIVE_PATH_BYTES]) {
 		int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd >= 0)
 			return fd;
-		if (errno == ENOENT && !make_folders(a->root_path)) // somebody removed the folder
+		if (errno == ENOENT && !folder_make(a->root_path)) // somebody removed the folder
 			return -1;
 		if (errno != ENOENT && errno != EEXIST)
 			return -1;
@@ -358,7 +343,7 @@ void disk_prepare(struct archive *a) {
 	if (!a->root_path)
 		return;
 	struct cleaning c = {.archive = a, .now_us = now_us()};
-	bool made = make_folders(a->root_path) && access(a->root_path, W_OK | X_OK) == 0;
+	bool made = folder_make(a->root_path) && access(a->root_path, W_OK | X_OK) == 0;
 	enum err walked = folder_walk(a->options.dir, clean, &c, NULL);
 	pthread_mutex_lock(&a->lock);
 	a->stats.disk_bytes = c.n_bytes;

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/folder.h"
+
 #define PATH_BYTES 4096
 #define LINE_BYTES 160
 #define READ_BYTES (256u << 10)
@@ -81,7 +83,7 @@ enum err file_hash_recall(const char *path, const char *dir, uint8_t out[FILE_HA
 static void remember(const struct file_hasher *h, const uint8_t hash[FILE_HASH_BYTES]) {
 	char temp[PATH_BYTES], path[PATH_BYTES], line[LINE_BYTES], end[32];
 	snprintf(end, sizeof end, ".%ld", (long)getpid());
-	if ((mkdir(h->dir, 0700) && errno != EEXIST) || !memory_path(temp, h->dir, &h->stat, end) || !memory_path(path, h->dir, &h->stat, ""))
+	if (!folder_make(h->dir) || !memory_path(temp, h->dir, &h->stat, end) || !memory_path(path, h->dir, &h->stat, ""))
 		return;
 	int n = snprintf(line, sizeof line, "%jd %" PRId64 " ", (intmax_t)h->stat.st_size, mtime_ns(&h->stat));
 	for (int i = 0; i < FILE_HASH_BYTES; i++)

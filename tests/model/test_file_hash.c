@@ -27,7 +27,7 @@ static int set_up(void **state) {
 	if (!mkdtemp(base))
 		return -1;
 	snprintf(model, sizeof model, "%s/m.gguf", base);
-	snprintf(dir, sizeof dir, "%s/hashes", base);
+	snprintf(dir, sizeof dir, "%s/cache/hashes", base); // neither is there yet
 	write_file(model, "abc", 0644);
 	struct stat st;
 	assert_int_equal(stat(model, &st), 0);
@@ -38,6 +38,8 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
 	(void)state;
 	unlink(line);
+	rmdir(dir);
+	*strrchr(dir, '/') = 0;
 	rmdir(dir);
 	unlink(model);
 	return rmdir(base);
