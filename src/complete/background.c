@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The list of fills. Times: a cursor's prompt is wanted at once; the state behind a suggestion when somebody stops to look at it; what an edit has cost of the
+// The list of fills. Times: a cursor's prompt is wanted at once, or in a pause if it lacks much; the state behind a suggestion when somebody stops to look at it; what an edit has cost of the
 // rest of a file when they stop to think, or, if it is much, when they seem to read. A file just opened is wanted at once too.
 #include "complete/background.h"
 
@@ -24,7 +24,7 @@ void background_finish(struct background *b) {
 
 static int64_t due_us(const struct background *b, const struct fill *f, int64_t now_us) {
 	switch (f->stage) {
-	case FILL_PROMPT: return b->request_us + PROMPT_WAIT_US;
+	case FILL_PROMPT: return b->request_us + (f->patient ? FILE_WAIT_US : PROMPT_WAIT_US);
 	case FILL_ACCEPTED: return f->shown_bytes ? b->request_us + ACCEPTED_WAIT_US : now_us;
 	case FILL_FILE: return f->whole ? now_us : b->request_us + FILE_WAIT_US;
 	case FILL_FILE_LATER: return b->request_us + FILE_LATER_WAIT_US;

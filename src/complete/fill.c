@@ -12,6 +12,7 @@
 #include "complete/internal.h"
 
 #define FILE_SOON_MAX_TOKENS 256     // of a file that was filled before: more than this waits for a long pause, or until the cursor goes there
+#define PROMPT_SOON_MAX_TOKENS 400   // a jump in a file that is there costs less; what costs more follows an edit far above
 #define ACCEPTED_MAX_BYTES (1u << 20) // a larger text is not copied for a guess
 
 struct fill *fill_create(struct snapshot *s, size_t offset, uint64_t document, const char *shown, size_t shown_bytes) {
@@ -51,10 +52,21 @@ static bool evaluate(struct completer *c, const struct token_list *t, int step_t
 	return e != ERR_CANCELLED;
 }
 
-static bool run_prompt(struct completer *c, struct snapshot *s, size_t offset, int step_tokens, const _Atomic int *cancel) {
+// At most max_tokens, or nothing (*too_many).
+static bool run_prompt(struct completer *c, struct snapshot *s, size_t offset, size_t max_tokens, int step_tokens, const _Atomic int *cancel, bool *too_many) {
 	struct token_list t = {0};
-	bool done = context_tokens(c, s, offset, false, &t) != ERR_OK || evaluate(c, &t, step_tokens, cancel);
+	bool done = context_tokens(c, s, offset, false, &t) != ERR_OK;
+	*too_many = !done && t.n - session_probe(c->session, t.ids, t.n) > max_tokens;
+	if (!done && !*too_many)
+		done = evaluate(c, &t, step_tokens, cancel);
 	token_list_finish(&t);
+	return done;
+}
+
+static bool run_cursor(struct completer *c, struct fill *f, int step_tokens, const _Atomic int *cancel) {
+	bool too_many;
+	bool done = run_prompt(c, f->snapshot, f->offset, f->whole || f->patient ? SIZE_MAX : PROMPT_SOON_MAX_TOKENS, step_tokens, cancel, &too_many);
+	f->patient |= too_many;
 	return done;
 }
 
@@ -78,7 +90,7 @@ static struct snapshot *accepted(const struct fill *f, size_t *offset) {
 static bool run_accepted(struct completer *c, const struct fill *f, int step_tokens, const _Atomic int *cancel) {
 	size_t offset;
 	struct snapshot *s = accepted(f, &offset);
-	bool done = !s || run_prompt(c, s, offset, step_tokens, cancel);
+	bool too_many, done = !s || run_prompt(c, s, offset, SIZE_MAX, step_tokens, cancel, &too_many);
 	snapshot_unref(s);
 	return done;
 }
@@ -99,7 +111,7 @@ static bool run_file(struct completer *c, const struct fill *f, int step_tokens,
 bool fill_run(struct completer *c, struct fill *f, int step_tokens, const _Atomic int *cancel) {
 	bool done = true;
 	switch (f->stage) {
-	case FILL_PROMPT: done = run_prompt(c, f->snapshot, f->offset, step_tokens, cancel); break;
+	case FILL_PROMPT: done = run_cursor(c, f, step_tokens, cancel); break;
 	case FILL_ACCEPTED: done = run_accepted(c, f, step_tokens, cancel); break;
 	case FILL_FILE:
 	case FILL_FILE_LATER: done = run_file(c, f, step_tokens, cancel); break;

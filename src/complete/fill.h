@@ -22,6 +22,7 @@ struct fill {
 	uint64_t document;
 	enum fill_stage stage;
 	bool whole;                // the file was just opened: all of it in FILL_FILE
+	bool patient;              // FILL_PROMPT lacks much (an edit far above): it waits for a pause, or every key would be followed by a piece of it
 	bool may_archive;
 	int64_t due_us;            // not before
 	size_t replaced_bytes;     // right of the cursor, that the suggestion takes the place of
@@ -34,7 +35,7 @@ struct fill *fill_create(struct snapshot *s, size_t offset, uint64_t document, c
 void fill_destroy(struct fill *f); // accepts null
 
 // Does the stage at hand; `step_tokens` at a time, each of which is kept when *cancel becomes non-zero in the next. True when the stage is done (or can't be):
-// f->stage is then the next one.
+// f->stage is then the next one. False where it was interrupted or has become patient.
 bool fill_run(struct completer *c, struct fill *f, int step_tokens, const _Atomic int *cancel);
 
 #endif
