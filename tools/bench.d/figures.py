@@ -3,6 +3,8 @@
 
 from statistics import mean, median
 
+from ours import FAR_JUMP_LINES
+
 LOOP_EDGES_US = [125 << k for k in range(7)]  # upper edges of the log's `loop.le_us`; the last count has none
 
 
@@ -52,7 +54,7 @@ def events_of(runs, kind):
 
 def first_after_jump(ours, peers, key, peer_key):
     """Medians of ours and the peer's over the jumps of 200 lines."""
-    jumps = events_of([run for run in ours if run["jump_lines"] >= 190], "jump")
+    jumps = events_of([run for run in ours if run["jump_lines"] >= FAR_JUMP_LINES], "jump")
     theirs = [peers[name]["events"][i] for name, i, _ in jumps if name in peers]
     theirs = [e[peer_key] for e in theirs if e["asked"]]
     return median([e[key] for _, _, e in jumps]) if jumps else None, median(theirs) if theirs else None
@@ -128,7 +130,7 @@ def summary(ours, peers, best, wrong):
     lines = [e["line"] for run in ours for pass_ in ("serial", "real_time") if run.get(pass_) for e in run[pass_]["events"]]
     last_lines = [run[pass_]["events"][-1]["line"] for run in ours for pass_ in ("serial", "real_time") if run.get(pass_)]
     new = [e["all_new"] for e in events]
-    jump_new = [e["all_new"] for _, _, e in events_of([r for r in ours if r["jump_lines"] >= 190], "jump")]
+    jump_new = [e["all_new"] for _, _, e in events_of([r for r in ours if r["jump_lines"] >= FAR_JUMP_LINES], "jump")]
     cold_ms, cold_peer = cold(ours, peers, "first_ms", "ttft_ms")
     jump_ms, jump_peer = first_after_jump(ours, peers, "first_ms", "ttft_ms")
     cold_shown, cold_shown_peer = cold(ours, peers, "shown_ms", "first_line_ms")

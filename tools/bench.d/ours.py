@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 URI = "file:///session/module.py"
-QUIET_S = 2.6  # longer than the longest time that work in the background waits for (src/complete/background.c)
+# Work in the background waits for so long without a request (src/complete/background.c): 2 s, and 20 s where an edit has cost much.
+QUIET_S, LONG_QUIET_S = 2.6, 21.0
+FAR_JUMP_LINES = 190  # such jumps are reported
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -156,9 +158,9 @@ class Server:
         self.close_document(uri)
         self.idle()
 
-    def idle(self):
-        """Until the background has done all that it wants."""
-        if not wait_idle(self.pid, QUIET_S):
+    def idle(self, quiet_s=QUIET_S):
+        """Until the background has done what it begins within quiet_s."""
+        if not wait_idle(self.pid, quiet_s):
             raise RuntimeError("the server did not come to rest")
 
     def cpu(self):
@@ -239,9 +241,10 @@ def replay_serial(options, session, folder):
         for event in session.events:
             server.edit(event.edits)
             if event.kind == "jump":
-                server.idle()  # from a cached file: what the edits before it cost isn't the jump's
+                quiet_s = LONG_QUIET_S if session.jump_lines >= FAR_JUMP_LINES else QUIET_S
+                server.idle(quiet_s)  # from a cached file: what the edits before it cost isn't the jump's
                 entry = server.insist(event.kind, event.cursor)
-                server.idle()
+                server.idle(quiet_s)
                 line, _ = server.complete(event.cursor)  # tells what the background has done meanwhile
                 entry["asked_new"] += line["background_tokens"] + line["tokens"]["new"]
             else:
