@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// How long the loop thread works in one turn, without waiting: what keeps the server from answering the next message. Loop thread only.
+// How much the loop thread works in one turn (CPU time): what keeps the server from answering the next message. Loop thread only.
 #ifndef MASKSTORE_LSP_LOOP_TIME_H
 #define MASKSTORE_LSP_LOOP_TIME_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
 
@@ -11,12 +12,13 @@
 
 struct loop_time {
 	uv_prepare_t prepare;
-	uint64_t turn_ns, idle_ns; // when the turn at hand began, and the loop's idle time then
+	bool begun;
+	uint64_t turn_ns; // the thread's CPU time when the turn at hand began
 	uint64_t n[LOOP_TIME_BUCKETS];
 	uint64_t max_us;
 };
 
-// Before the loop runs for the first time: asks it to measure its idle time.
+// Before the loop runs for the first time, on its thread.
 void loop_time_init(struct loop_time *t, uv_loop_t *loop);
 
 #endif
