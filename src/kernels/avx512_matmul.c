@@ -18,7 +18,7 @@
 
 #define FEW_TOKENS 3
 #define TILE_ROWS 32
-#define CHUNK_BLOCKS 24 // two wide panels of it take 33 KiB of L1
+#define CHUNK_BLOCKS 40 // two wide panels of it are 55 KiB, more than L1; yet 2 to 4 % faster than 24 (measured)
 #define MAX_GROUP 6
 
 enum tile_kind {
