@@ -148,10 +148,6 @@ static void multiply(const struct product *p, enum kv_type type, int R, int n_ve
 	}
 }
 
-static int min_int(int a, int b) {
-	return a < b ? a : b;
-}
-
 // Positions of the unit at p0 that a row at `pos` looks at: whole groups of 8.
 static int unit_positions(int pos, int p0) {
 	return min_int((pos - p0 + 8) / 8 * 8, KV_UNIT_TOKENS);

@@ -20,6 +20,14 @@ static inline bool cancelled(const _Atomic int *cancel) {
 	return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
 }
 
+static inline int min_int(int a, int b) {
+	return a < b ? a : b;
+}
+
+static inline void put_u32(uint8_t *record, size_t at, uint32_t value) {
+	memcpy(record + at, &value, sizeof value);
+}
+
 // ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)), the order of kernels.h.
 static inline float sum_lanes(__m256 l) {
 	__m128 a = _mm_add_ps(_mm256_castps256_ps128(l), _mm256_extractf128_ps(l, 1)); // l0+l4 l1+l5 l2+l6 l3+l7

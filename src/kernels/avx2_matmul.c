@@ -78,10 +78,6 @@ static inline uint32_t start_pair(__m128i pairs, int offset) {
 	return (uint32_t)_mm_cvtsi128_si32(s);
 }
 
-static void put_u32(uint8_t *record, size_t at, uint32_t value) {
-	memcpy(record + at, &value, sizeof value);
-}
-
 // Repacks block `a` as token t of T.
 ALWAYS_INLINE void repack_block(const struct plan *p, const struct act_block *a, uint8_t *record, int t, int n_tokens) {
 	__m256i q = _mm256_loadu_si256((const __m256i *)(const void *)a->q);
@@ -250,10 +246,6 @@ static tile_fn *const tiles[4][2][4] = {TILE_ROW(TILE_PLAIN), TILE_ROW(TILE_MIN)
 
 static const uint8_t *row_data(const struct plan *p, int row) {
 	return (const uint8_t *)p->w->data + (size_t)row * p->row_bytes;
-}
-
-static int min_int(int a, int b) {
-	return a < b ? a : b;
 }
 
 // Asks for the next bytes of the eight streams. Far enough for memory, near enough to stay in L1; as rows follow each

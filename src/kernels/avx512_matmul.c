@@ -72,10 +72,6 @@ static void choose_kind(struct plan *p, enum dtype type) {
 	}
 }
 
-static void put_u32(uint8_t *record, size_t at, uint32_t value) {
-	memcpy(record + at, &value, sizeof value);
-}
-
 // Σ of 16 int8.
 static int sum_16(const int8_t *q) {
 	__m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)q));
@@ -233,10 +229,6 @@ static tile_fn *const tiles[3][2][MAX_GROUP] = {TILE_ROW(TILE_PLAIN), TILE_ROW(T
 #undef TILE_ROW
 #undef DEFINE_TILES
 #undef DEFINE_TILE
-
-static int min_int(int a, int b) {
-	return a < b ? a : b;
-}
 
 // Q8_0's codes are signed: the sign bit turned makes them code + 128.
 static void make_unsigned(struct panel_block *p, int n) {
