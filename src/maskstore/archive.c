@@ -48,14 +48,10 @@ static enum err make_buffers(struct archive *a, struct err_msg *msg) {
 }
 
 static void init_locks(struct archive *a) {
-	pthread_condattr_t monotonic;
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_mutex_init(&a->lock, NULL);
 	pthread_cond_init(&a->writer_wake, NULL);
 	pthread_cond_init(&a->reader_wake, NULL);
-	pthread_cond_init(&a->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	thread_cond_init(&a->changed); // waited for with a limit
 }
 
 static void free_archive(struct archive *a) {

@@ -21,8 +21,8 @@ void maskstore_set_archive(struct maskstore *ms, struct archive *a, const struct
 	pthread_mutex_unlock(&ms->lock);
 }
 
-// Key of a full published block, or the root's. Lock held. The walk up ends at the first block whose key is known.
-static struct kv_key key_of(struct maskstore *ms, block_id id) {
+// The walk up ends at the first block whose key is known.
+struct kv_key restore_key(struct maskstore *ms, block_id id) {
 	if (id == BLOCK_NONE)
 		return ms->root;
 	block_id top = id, path_length = 0;
@@ -75,7 +75,7 @@ static int restore_batch(struct maskstore *ms, struct archive *a, block_id paren
 	struct archive_block blocks[BATCH];
 	void *payloads[BATCH];
 	pthread_mutex_lock(&ms->lock);
-	struct kv_key key = key_of(ms, parent);
+	struct kv_key key = restore_key(ms, parent);
 	pthread_mutex_unlock(&ms->lock);
 	size_t n_named = name_blocks(a, key, ids, n, blocks), n_ready = 0;
 	while (n_ready < n_named && maskstore_alloc(ms, &path[n_ready]) == ERR_OK) {
@@ -115,10 +115,6 @@ int restore_probe(struct archive *a, struct kv_key parent, const int32_t *ids, i
 	return n_blocks * KV_BLOCK_TOKENS;
 }
 
-struct kv_key restore_key(struct maskstore *ms, block_id id) {
-	return key_of(ms, id);
-}
-
 // --- to the archive
 
 // Archive's worker.
@@ -138,8 +134,8 @@ bool maskstore_archive(struct maskstore *ms, block_id id, bool to_disk) {
 	struct archive *a = ms->archive;
 	bool wanted = a && b->n_ids == KV_BLOCK_TOKENS && b->archived == ARCHIVE_NOT;
 	if (wanted) {
-		named.key = key_of(ms, id);
-		named.parent = key_of(ms, b->parent);
+		named.key = restore_key(ms, id);
+		named.parent = restore_key(ms, b->parent);
 		memcpy(named.ids, b->ids, sizeof named.ids);
 		store_pin(ms, b);
 		b->archived = ARCHIVE_QUEUED;
@@ -147,9 +143,9 @@ bool maskstore_archive(struct maskstore *ms, block_id id, bool to_disk) {
 	pthread_mutex_unlock(&ms->lock);
 	if (!wanted)
 		return true;
-	bool there = archive_has(a, &named.key);
-	if (!there && archive_put(a, &named, ms->base + id * ms->block_bytes, to_disk, put_done, ms, id))
+	if (archive_put(a, &named, ms->base + id * ms->block_bytes, to_disk, put_done, ms, id))
 		return true;
+	bool there = archive_has(a, &named.key);
 	pthread_mutex_lock(&ms->lock);
 	b->archived = there ? ARCHIVE_DONE : ARCHIVE_NOT;
 	store_unpin(ms, b);
