@@ -67,7 +67,7 @@ struct pass {
 	const struct layer_weights *l; // the layer at hand
 	int i_layer;
 	int first;  // tokens before this one in the chunk need no further work (last layer)
-	int i_head; // token whose logits are being computed
+	int i_head, n_logits; // tokens whose logits are being computed: first, how many
 	bool alone; // a single token
 };
 
@@ -434,7 +434,7 @@ static void normalise_output(void *arg, int i_thread, int n_threads) {
 	normalise(p, p->d->w->output_norm, true, i_thread, n_threads);
 }
 
-// Logits of token i_head. The row offset of a single token is taken off, so that `logits` is one row.
+// Logits of n_logits tokens from i_head on, as one product. The first one's row offset is taken off, so that `logits` begins with it.
 static void head(void *arg, int i_thread, int n_threads) {
 	const struct pass *p = arg;
 	const struct weight *w = &p->d->w->head;
@@ -442,13 +442,14 @@ static void head(void *arg, int i_thread, int n_threads) {
 	struct stream one = {.act = s->act + (size_t)p->i_head * (size_t)(w->k / 32)};
 	int begin, end;
 	pool_split(w->n_rows, ROW_UNIT, i_thread, n_threads, &begin, &end);
-	multiply(p, w, begin, end, &one, s->h + (size_t)p->i_head * (size_t)w->k, 0, 1, p->c->logits, (size_t)w->n_rows, i_thread);
+	multiply(p, w, begin, end, &one, s->h + (size_t)p->i_head * (size_t)w->k, 0, p->n_logits, p->c->logits, (size_t)w->n_rows, i_thread);
 }
 
 // Logits of every token, each handed to the caller; those of the last one stay.
 static bool head_each(struct pass *p) {
 	if (!run(p, normalise_output, NULL))
 		return false;
+	p->n_logits = 1;
 	for (p->i_head = 0; p->i_head < p->c->n_tokens; p->i_head++) {
 		if (!run(p, NULL, head))
 			return false;
@@ -458,7 +459,7 @@ static bool head_each(struct pass *p) {
 }
 
 enum err decoder_forward(struct decoder *d, const struct decoder_chunk *c) {
-	assert(c->n_tokens >= 1 && c->n_tokens <= d->max_tokens && (!c->each || c->logits));
+	assert(c->n_tokens >= 1 && c->n_tokens <= d->max_tokens && c->n_logits <= c->n_tokens && (!c->each || c->n_logits));
 	struct pass p = {.d = d, .c = c, .alone = c->n_tokens == 1};
 	if (!run(&p, embed, NULL))
 		return ERR_CANCELLED;
@@ -466,10 +467,10 @@ enum err decoder_forward(struct decoder *d, const struct decoder_chunk *c) {
 		p.l = &d->w->layers[p.i_layer];
 		if (!run(&p, normalise_attention, project_qkv))
 			return ERR_CANCELLED;
-		// Past the last layer's keys and values only the token whose logits are wanted goes on.
+		// Past the last layer's keys and values only tokens whose logits are wanted go on.
 		if (p.i_layer == d->info->n_layer - 1 && !c->each)
-			p.first = c->n_tokens - 1;
-		if (p.i_layer == d->info->n_layer - 1 && !c->logits)
+			p.first = c->n_tokens - c->n_logits;
+		if (p.i_layer == d->info->n_layer - 1 && !c->n_logits)
 			return ERR_OK;
 		if (!run(&p, NULL, attend) || !run(&p, quantize_attended, project_output) || !run(&p, normalise_ffn, gate_up) ||
 		    !run(&p, quantize_gated, project_down))
@@ -477,6 +478,7 @@ enum err decoder_forward(struct decoder *d, const struct decoder_chunk *c) {
 	}
 	if (c->each)
 		return head_each(&p) ? ERR_OK : ERR_CANCELLED;
-	p.i_head = c->n_tokens - 1;
+	p.n_logits = c->n_logits;
+	p.i_head = c->n_tokens - c->n_logits;
 	return run(&p, normalise_output, head) ? ERR_OK : ERR_CANCELLED;
 }

@@ -33,7 +33,8 @@ struct decoder_chunk {
 	int first_pos;
 	const block_id *blocks;         // [(first_pos + n_tokens + 31) / 32], pinned; slots of the chunk's positions are written
 	const uint32_t *const *masks;   // null, or [n_tokens] as attention_args.mask
-	float *logits;                  // [n_vocab] of the last token; null: not wanted
+	float *logits;                  // [n_logits][n_vocab] of the last n_logits tokens
+	int n_logits;                   // 0..n_tokens; with `each` at least 1
 	session_each_logits *each;      // if not null, called with the logits of every position, using `logits` as the buffer
 	void *each_user;
 	const _Atomic int *cancel;      // may be null; once non-zero it stays so until the call returns

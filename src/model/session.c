@@ -5,7 +5,8 @@
 // pins: the branch stays there until the budget needs it, so coming back to it (undo, another file) evaluates nothing.
 //
 // Invariants: tokens[0..n) are evaluated; their keys and values lie in blocks[0..n_blocks), n_blocks = ceil(n/32) between calls, each
-// pinned once by this session and, with `share`, published. Slots that are published are written by nobody: the tail is copied first (own_tail). `logits` belong to position n - 1 if logits_valid. A failed chunk leaves n where it was, so the
+// pinned once by this session and, with `share`, published. Slots that are published are written by nobody: the tail is copied first (own_tail). The last n_guessed tokens are not
+// published yet. Row i of `logits` belongs to position logits_begin + i, a row for each position from there to n, or none at all. A failed chunk leaves n where it was, so the
 // timeline is always a valid prefix; slots past n hold old finite values that attention never sees.
 // Threads: one caller at a time; the forward pass runs on the pool.
 #include "model/session.h"
@@ -30,9 +31,10 @@ struct session {
 	int n_tokens;
 	block_id *blocks;         // [ceil(capacity_tokens/32)]
 	int n_blocks;
-	float *logits;            // [n_vocab]
-	bool logits_valid;
-	const uint32_t **masks;   // [chunk_tokens] bitmaps of the chunk at hand
+	int n_guessed;
+	float *logits;            // [guess_of][n_vocab]
+	int logits_begin, n_logits;
+	const uint32_t **masks;   // [pass_of] bitmaps of the chunk at hand
 	struct arena arena;       // owns the five arrays above
 
 	const _Atomic int *stop;
@@ -56,15 +58,28 @@ static int chunk_of(const struct session_options *o) {
 	return chunk < o->capacity_tokens ? chunk : o->capacity_tokens;
 }
 
+static int guess_of(const struct session_options *o) {
+	return SESSION_MAX_GUESS < o->capacity_tokens ? SESSION_MAX_GUESS : o->capacity_tokens;
+}
+
+// Tokens of the longest pass.
+static int pass_of(const struct session_options *o) {
+	return chunk_of(o) > guess_of(o) ? chunk_of(o) : guess_of(o);
+}
+
+static size_t logits_bytes(const struct model *m, const struct session_options *o) {
+	return (size_t)guess_of(o) * (size_t)model_info(m)->n_vocab * sizeof(float);
+}
+
 static struct decoder_options decoder_options_of(const struct session_options *o) {
 	return (struct decoder_options){
-		.max_tokens = chunk_of(o), .capacity_tokens = o->capacity_tokens, .activation = o->activation, .store = o->store, .pool = o->pool,
+		.max_tokens = pass_of(o), .capacity_tokens = o->capacity_tokens, .activation = o->activation, .store = o->store, .pool = o->pool,
 	};
 }
 
 static size_t own_bytes(const struct model *m, const struct session_options *o) {
 	return arena_size((size_t)o->capacity_tokens * sizeof(token_id)) + arena_size((size_t)blocks_for(o->capacity_tokens) * sizeof(block_id)) +
-	       arena_size((size_t)model_info(m)->n_vocab * sizeof(float)) + arena_size((size_t)chunk_of(o) * sizeof(uint32_t *));
+	       arena_size(logits_bytes(m, o)) + arena_size((size_t)pass_of(o) * sizeof(uint32_t *));
 }
 
 size_t session_scratch_bytes(const struct model *m, const struct session_options *o) {
@@ -103,8 +118,8 @@ enum err session_create(const struct model *m, const struct session_options *o, 
 	}
 	s->tokens = arena_alloc(&s->arena, (size_t)o->capacity_tokens * sizeof *s->tokens);
 	s->blocks = arena_alloc(&s->arena, (size_t)blocks_for(o->capacity_tokens) * sizeof *s->blocks);
-	s->logits = arena_alloc(&s->arena, (size_t)model_info(m)->n_vocab * sizeof *s->logits);
-	s->masks = arena_alloc(&s->arena, (size_t)s->chunk_tokens * sizeof *s->masks);
+	s->logits = arena_alloc(&s->arena, logits_bytes(m, o));
+	s->masks = arena_alloc(&s->arena, (size_t)pass_of(o) * sizeof *s->masks);
 	assert(s->tokens && s->blocks && s->logits && s->masks);
 	*out = s;
 	return ERR_OK;
@@ -128,15 +143,6 @@ void session_destroy(struct session *s) {
 	decoder_destroy(s->decoder);
 	arena_finish(&s->arena);
 	free(s);
-}
-
-void session_rewind(struct session *s, size_t n) {
-	assert(n <= (size_t)s->n_tokens);
-	if (n == (size_t)s->n_tokens)
-		return;
-	s->n_tokens = (int)n;
-	s->logits_valid = false;
-	trim_blocks(s);
 }
 
 static enum err reserve_blocks(struct session *s, int n_tokens, struct err_msg *msg) {
@@ -171,6 +177,26 @@ static void publish(struct session *s, int first) {
 	}
 }
 
+// What is left of a guess is meant.
+static void settle(struct session *s) {
+	if (s->n_guessed && is_sharing(s))
+		publish(s, s->n_tokens - s->n_guessed);
+	s->n_guessed = 0;
+}
+
+static int at_least_0(int n) {
+	return n > 0 ? n : 0;
+}
+
+void session_rewind(struct session *s, size_t n) {
+	assert(n <= (size_t)s->n_tokens);
+	s->n_guessed = at_least_0(s->n_guessed - (s->n_tokens - (int)n));
+	s->n_logits = at_least_0(s->n_logits - (s->n_tokens - (int)n));
+	s->n_tokens = (int)n;
+	trim_blocks(s);
+	settle(s);
+}
+
 // Asks for the bitmaps of the chunk at the end of the timeline.
 static enum err collect_masks(struct session *s, int n, struct err_msg *msg) {
 	for (int t = 0; t < n; t++) {
@@ -182,8 +208,8 @@ static enum err collect_masks(struct session *s, int n, struct err_msg *msg) {
 	return ERR_OK;
 }
 
-// Evaluates tokens[n] at the end of the timeline, n ≤ chunk_tokens; `last`: logits are wanted.
-static enum err evaluate_chunk(struct session *s, const token_id *tokens, int n, bool last, const _Atomic int *cancel, struct err_msg *msg) {
+// Evaluates tokens[n] at the end of the timeline, which holds no guess; n ≤ chunk_tokens. Logits are wanted of the last n_logits of them.
+static enum err evaluate_chunk(struct session *s, const token_id *tokens, int n, int n_logits, const _Atomic int *cancel, struct err_msg *msg) {
 	enum err e = own_tail(s, msg);
 	if (e == ERR_OK)
 		e = reserve_blocks(s, s->n_tokens + n, msg);
@@ -191,18 +217,19 @@ static enum err evaluate_chunk(struct session *s, const token_id *tokens, int n,
 		e = collect_masks(s, n, msg);
 	if (e != ERR_OK)
 		return e;
-	s->logits_valid = false;
+	s->n_logits = 0;
 	e = decoder_forward(s->decoder, &(struct decoder_chunk){
 		.tokens = tokens, .n_tokens = n, .first_pos = s->n_tokens, .blocks = s->blocks, .masks = s->mask ? s->masks : NULL,
-		.logits = last || s->each ? s->logits : NULL, .each = s->each, .each_user = s->each_user, .cancel = cancel,
+		.logits = s->logits, .n_logits = n_logits || !s->each ? n_logits : 1, .each = n_logits > 1 ? NULL : s->each, .each_user = s->each_user,
+		.cancel = cancel,
 	});
 	if (e != ERR_OK)
 		return err_set(msg, e, "cancelled");
 	memmove(s->tokens + s->n_tokens, tokens, (size_t)n * sizeof *tokens);
 	s->n_tokens += n;
-	s->logits_valid = last;
-	if (is_sharing(s))
-		publish(s, s->n_tokens - n);
+	s->n_logits = n_logits;
+	s->logits_begin = s->n_tokens - n_logits;
+	s->n_guessed = n;
 	return ERR_OK;
 }
 
@@ -213,6 +240,7 @@ static enum err evaluate_rest(struct session *s, const token_id *tokens, int n, 
 		int rest = n - s->n_tokens;
 		int chunk = rest < s->chunk_tokens ? rest : s->chunk_tokens;
 		e = evaluate_chunk(s, tokens + s->n_tokens, chunk, chunk == rest, cancel, msg);
+		settle(s);
 		if (e == ERR_OK && s->n_tokens < n && s->stop && atomic_load_explicit(s->stop, memory_order_relaxed))
 			e = err_set(msg, ERR_CANCELLED, "stopped between chunks");
 	}
@@ -250,7 +278,7 @@ static void extend_to(struct session *s, const token_id *tokens, int n) {
 	memmove(s->tokens + s->n_tokens, tokens + s->n_tokens, (size_t)(n - s->n_tokens) * sizeof *tokens);
 	s->n_tokens = n;
 	s->n_blocks = blocks_for(n);
-	s->logits_valid = false;
+	s->n_logits = 0;
 }
 
 // Goes over to the branch of the store's tree, or its archive, that shares more of tokens[n] than the timeline does with its first `hit`.
@@ -287,7 +315,8 @@ size_t session_probe(const struct session *s, const token_id *tokens, size_t n) 
 	int hit = common_prefix(s, tokens, (int)n);
 	if (!is_sharing(s))
 		return (size_t)hit;
-	int begin = block_floor(hit), found = begin + maskstore_probe(s->store, block_before(s, begin), tokens + begin, (int)n - begin);
+	int n_published = s->n_tokens - s->n_guessed;
+	int begin = block_floor(hit < n_published ? hit : n_published), found = begin + maskstore_probe(s->store, block_before(s, begin), tokens + begin, (int)n - begin);
 	return (size_t)(found > hit ? found : hit);
 }
 
@@ -300,9 +329,12 @@ enum err session_sync(struct session *s, const token_id *tokens, size_t n, const
 		return e;
 	int hit = common_prefix(s, tokens, (int)n);
 	struct session_sync_result from = {0};
+	int n_sure = s->n_tokens - s->n_guessed;
+	if (s->n_guessed)
+		session_rewind(s, (size_t)(hit > n_sure ? hit : n_sure));
 	if (is_sharing(s) && hit < (int)n)
 		hit = adopt(s, tokens, (int)n, hit, cancel, &from);
-	if (hit == (int)n && !(s->n_tokens == hit && s->logits_valid))
+	if (hit == (int)n && !session_logits_after(s, n))
 		hit--; // the last token again, for its logits
 	session_rewind(s, (size_t)hit);
 	e = evaluate_rest(s, tokens, (int)n, cancel, msg);
@@ -317,13 +349,28 @@ enum err session_step(struct session *s, token_id token, const _Atomic int *canc
 	enum err e = check_tokens(s, &token, 1, msg);
 	if (e != ERR_OK)
 		return e;
-	e = evaluate_chunk(s, &token, 1, true, cancel, msg);
+	settle(s);
+	e = evaluate_chunk(s, &token, 1, 1, cancel, msg);
+	settle(s);
+	trim_blocks(s);
+	return e;
+}
+
+enum err session_guess(struct session *s, const token_id *tokens, size_t n, const _Atomic int *cancel, struct err_msg *msg) {
+	if (n < 1 || n > SESSION_MAX_GUESS || n > (size_t)(s->capacity_tokens - s->n_tokens))
+		return err_set(msg, ERR_ARG, "a guess of %zu tokens does not fit a context of %d", n, s->capacity_tokens);
+	enum err e = check_tokens(s, tokens, n, msg);
+	if (e != ERR_OK)
+		return e;
+	settle(s);
+	e = evaluate_chunk(s, tokens, (int)n, (int)n, cancel, msg);
 	trim_blocks(s);
 	return e;
 }
 
 int session_archive(struct session *s, bool to_disk) {
 	int n_left = 0;
+	settle(s);
 	for (int b = 0; is_sharing(s) && b < s->n_tokens / KV_BLOCK_TOKENS; b++)
 		n_left += !maskstore_archive(s->store, s->blocks[b], to_disk);
 	return n_left;
@@ -347,6 +394,7 @@ static enum err evaluate_again(struct session *s, int b, block_id fresh, const _
 enum session_verdict session_verify(struct session *s, unsigned i, const _Atomic int *cancel) {
 	int n_full = s->n_tokens / KV_BLOCK_TOKENS;
 	block_id fresh;
+	settle(s);
 	if (!is_sharing(s) || !n_full || maskstore_alloc(s->store, &fresh) != ERR_OK)
 		return VERDICT_NONE;
 	int b = (int)(i % (unsigned)n_full);
@@ -362,7 +410,13 @@ enum session_verdict session_verify(struct session *s, unsigned i, const _Atomic
 }
 
 const float *session_logits(const struct session *s) {
-	return s->logits_valid ? s->logits : NULL;
+	return session_logits_after(s, (size_t)s->n_tokens);
+}
+
+const float *session_logits_after(const struct session *s, size_t n) {
+	size_t first = (size_t)s->logits_begin + 1;
+	bool held = n >= first && n < first + (size_t)s->n_logits;
+	return held ? s->logits + (n - first) * (size_t)model_info(s->model)->n_vocab : NULL;
 }
 
 void session_set_stop(struct session *s, const _Atomic int *stop) {

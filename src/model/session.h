@@ -38,6 +38,7 @@ struct session_options {
 #define SESSION_MAX_TOKENS (1 << 20)
 #define SESSION_MAX_CHUNK 1024
 #define SESSION_DEFAULT_CHUNK 256
+#define SESSION_MAX_GUESS 8 // a pass of so many tokens still costs less than two of one; its logits take 5 MB where 152,000 tokens are known
 
 struct session_sync_result {
 	int hit_tokens;      // taken from what was there: this timeline, the store, its archive
@@ -83,12 +84,19 @@ enum session_verdict session_verify(struct session *s, unsigned i, const _Atomic
 // Appends one token and evaluates it. Errors as session_sync.
 enum err session_step(struct session *s, token_id token, const _Atomic int *cancel, struct err_msg *msg) ERR_MUST_CHECK;
 
-// Shortens the timeline to its first n tokens (n ≤ length; no effect if equal). Logits become invalid unless equal. Blocks are freed, or stay
-// in the store for later (share).
+// Appends tokens[n] (1..SESSION_MAX_GUESS) that may turn out wrong and evaluates them in one pass, with logits behind each (session_logits_after): the same bits
+// as n steps. What is wrong is taken back by session_rewind, without evaluating anything. With `share` nothing of it is published before the next
+// call that changes the session; session_sync drops what of it is not wanted, other calls take it as meant. Errors as session_step, which leave the timeline as it was.
+enum err session_guess(struct session *s, const token_id *tokens, size_t n, const _Atomic int *cancel, struct err_msg *msg) ERR_MUST_CHECK;
+
+// Shortens the timeline to its first n tokens (n ≤ length). Logits become invalid unless n is the length or within the last session_guess. Blocks are
+// freed, or stay in the store for later (share).
 void session_rewind(struct session *s, size_t n);
 
 // Logits [n_vocab] after the last token, valid until the next call that changes the session; null when not valid.
 const float *session_logits(const struct session *s);
+// The same behind the first n tokens of the timeline, which are there for each token of the last session_guess, else for the last token only; null elsewhere.
+const float *session_logits_after(const struct session *s, size_t n);
 
 // Calls `each` with the logits of every newly evaluated position during the next session_sync calls (null: off). Slow; for oracles.
 typedef void session_each_logits(void *user, size_t position, const float *logits /*[n_vocab]*/);

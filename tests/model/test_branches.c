@@ -131,6 +131,18 @@ static void test_random_branches(void **state) {
 				assert_int_equal(session_step(x, next, NULL, &msg), ERR_OK);
 				text[n] = next;
 			}
+			token_id guess[SESSION_MAX_GUESS];
+			int n_guess = (int)tiny_draw(&seed, SESSION_MAX_GUESS + 1), n_right = n_guess ? 1 + (int)tiny_draw(&seed, (uint32_t)n_guess) : 0;
+			if (n_guess && n + n_guess <= CAPACITY) { // what was wrong is rewound, or dropped or taken by the next call
+				draw_tokens(guess, n_guess, &seed);
+				memcpy(guess, text + n, (size_t)n_right * sizeof *guess);
+				assert_int_equal(session_guess(x, guess, (size_t)n_guess, NULL, &msg), ERR_OK);
+				n += n_right;
+				if (tiny_draw(&seed, 2))
+					session_rewind(x, (size_t)n);
+				else
+					sync_ok(x, text, n);
+			}
 			if (op % 4 == 0)
 				assert_cold_logits(x, text, n);
 			if (maskstore_check(rig.store, &msg) != ERR_OK)

@@ -136,6 +136,79 @@ static void test_reuse_equals_recompute(void **state) {
 	print_message("%ld of %ld tokens were reused\n", hit, all);
 }
 
+// Guesses of any length, right and wrong, beside a session that steps: the same logits behind every token, also behind those that a rewind keeps, and
+// nothing evaluated for that.
+static void guess_and_step(const struct lab *lab, const struct rig_options *o, uint64_t *seed) {
+	struct rig a, b;
+	struct text t = {.n = 250 + (int)tiny_draw(seed, 20)}; // over the end of the first KV unit
+	draw_tokens(t.tokens, t.n, seed);
+	rig_open(&a, lab, o);
+	rig_open(&b, lab, &(struct rig_options){.n_threads = 1, .capacity_tokens = o->capacity_tokens, .activation = o->activation, .kv_type = o->kv_type});
+	sync_ok(a.session, t.tokens, t.n, NULL);
+	sync_ok(b.session, t.tokens, t.n, NULL);
+	for (int round = 0; round < 12; round++) {
+		token_id guess[SESSION_MAX_GUESS];
+		int n = 1 + (int)tiny_draw(seed, SESSION_MAX_GUESS), keep = (int)tiny_draw(seed, (uint32_t)n + 1);
+		draw_tokens(guess, n, seed);
+		assert_int_equal(session_guess(a.session, guess, (size_t)n, NULL, NULL), ERR_OK);
+		assert_ptr_equal(session_logits(a.session), session_logits_after(a.session, (size_t)(t.n + n)));
+		assert_null(session_logits_after(a.session, (size_t)t.n));
+		assert_null(session_logits_after(a.session, (size_t)(t.n + n + 1)));
+		for (int i = 0; i < keep; i++) {
+			assert_int_equal(session_step(b.session, guess[i], NULL, NULL), ERR_OK);
+			assert_memory_equal(session_logits_after(a.session, (size_t)(t.n + i + 1)), session_logits(b.session), LOGITS_BYTES);
+			t.tokens[t.n + i] = guess[i];
+		}
+		session_rewind(a.session, (size_t)(t.n + keep));
+		if (keep)
+			assert_memory_equal(session_logits(a.session), session_logits(b.session), LOGITS_BYTES);
+		else
+			assert_null(session_logits(a.session));
+		t.n += keep;
+		if (tiny_draw(seed, 3) == 0) {
+			assert_int_equal(session_step(a.session, 5, NULL, NULL), ERR_OK);
+			assert_int_equal(session_step(b.session, 5, NULL, NULL), ERR_OK);
+			assert_memory_equal(session_logits(a.session), session_logits(b.session), LOGITS_BYTES);
+			t.tokens[t.n++] = 5;
+		}
+	}
+	rig_close(&a);
+	rig_close(&b);
+}
+
+static void test_guesses_equal_steps(void **state) {
+	struct labs *labs = *state;
+	uint64_t seed = 77;
+	for (int i = 0; i < 96 / lab_fewer(); i++)
+		guess_and_step(&labs->lab[i % LAB_N_MODELS], &(struct rig_options){.scalar = i % 5 == 0, .n_threads = 1 + i / 4 % 3, .chunk_tokens = i % 7 ? 0 : 1 + i % 3,
+			.capacity_tokens = 400, .activation = i / 4 % 2 ? ACTIVATION_F32 : ACTIVATION_Q8, .kv_type = (enum kv_type)(i / 8 % 3), .share = i % 2}, &seed);
+}
+
+static void test_guesses_that_do_not_fit(void **state) {
+	struct labs *labs = *state;
+	struct rig rig;
+	token_id tokens[40] = {0}, bad[2] = {1, TINY_VOCAB};
+	_Atomic int cancel = 1;
+	rig_open(&rig, &labs->lab[0], &(struct rig_options){.n_threads = 1, .capacity_tokens = 40, .share = true, .n_blocks = 1});
+	sync_ok(rig.session, tokens, 30, NULL);
+	assert_int_equal(session_guess(rig.session, tokens, 0, NULL, NULL), ERR_ARG);
+	assert_int_equal(session_guess(rig.session, tokens, SESSION_MAX_GUESS + 1, NULL, NULL), ERR_ARG);
+	assert_int_equal(session_guess(rig.session, bad, 2, NULL, NULL), ERR_ARG);
+	assert_non_null(session_logits(rig.session)); // nothing changed
+	assert_int_equal(session_guess(rig.session, tokens, 3, NULL, NULL), ERR_NOMEM); // a second block
+	assert_int_equal(session_guess(rig.session, tokens, 2, &cancel, NULL), ERR_CANCELLED);
+	assert_int_equal(session_guess(rig.session, tokens, 2, NULL, NULL), ERR_OK);
+	size_t n;
+	session_tokens(rig.session, &n);
+	assert_int_equal(n, 32);
+	rig_close(&rig);
+	rig_open(&rig, &labs->lab[0], &(struct rig_options){.n_threads = 1, .capacity_tokens = 5});
+	sync_ok(rig.session, tokens, 3, NULL);
+	assert_int_equal(session_guess(rig.session, tokens, 3, NULL, NULL), ERR_ARG);
+	assert_int_equal(session_guess(rig.session, tokens, 2, NULL, NULL), ERR_OK);
+	rig_close(&rig);
+}
+
 static void test_steps_equal_sync(void **state) {
 	struct labs *labs = *state;
 	for (int i = 0; i < LAB_N_MODELS; i++) {
@@ -413,7 +486,7 @@ static void test_two_sessions_share_a_store(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reuse_equals_recompute), cmocka_unit_test(test_steps_equal_sync), cmocka_unit_test(test_rewind),
+		cmocka_unit_test(test_reuse_equals_recompute), cmocka_unit_test(test_guesses_equal_steps), cmocka_unit_test(test_guesses_that_do_not_fit), cmocka_unit_test(test_steps_equal_sync), cmocka_unit_test(test_rewind),
 		cmocka_unit_test(test_bad_arguments_change_nothing), cmocka_unit_test(test_mask_that_hides_everything),
 		cmocka_unit_test(test_budget_exhaustion), cmocka_unit_test(test_cancel_at_random_moments),
 		cmocka_unit_test(test_cancel_keeps_whole_chunks), cmocka_unit_test(test_two_sessions_share_a_store),
