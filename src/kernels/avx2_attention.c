@@ -5,21 +5,13 @@
 // lanes, lanes are tokens or channels, so each output is one ascending chain. For more than DIRECT_ROWS rows an f16
 // unit is converted to f32 once; fewer rows (decode) convert in the tile, where each value is used by one tile only.
 // Stateless; scratch is the caller's.
+#include "kernels/attention_rows.h"
 #include "kernels/avx2_common.h"
 #include "kernels/avx2_sets.h"
 #include "kernels/sets.h"
 
 #define DIRECT_ROWS 8
 #define UNIT_BLOCKS (KV_UNIT_TOKENS / KV_BLOCK_TOKENS)
-
-// One row over one unit, and so far.
-struct row_state {
-	float max, sum;
-	float scale_all, scale_unit; // factors of the merge at hand
-	int32_t started;             // a unit has been merged
-	int32_t visible;             // this unit holds a visible position
-};
-_Static_assert(sizeof(struct row_state) <= ATTENTION_STATE_BYTES, "scratch is sized by this");
 
 // Everything of one call. Rows of q, o and w are contiguous, one after another.
 struct attend {
@@ -148,11 +140,6 @@ static void multiply(const struct product *p, enum kv_type type, int R, int n_ve
 	}
 }
 
-// Positions of the unit at p0 that a row at `pos` looks at: whole groups of 8.
-static int unit_positions(int pos, int p0) {
-	return min_int((pos - p0 + 8) / 8 * 8, KV_UNIT_TOKENS);
-}
-
 ALWAYS_INLINE void convert_k(const void *from, float *to, size_t n, enum kv_type type) {
 	for (size_t i = 0; i < n; i += 8)
 		_mm256_store_ps(to + i, load_eight(from, i, type));
@@ -230,11 +217,6 @@ static float max_lanes(__m256 x) {
 	return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
 
-// Whole groups of 8 positions, of those that row r looks at from p0, that it sees without looking at lanes.
-static int plain_positions(const struct attention_args *a, int r, int p0) {
-	return a->mask && a->mask[r] ? 0 : min_int((a->pos[r] - p0 + 1) / 8 * 8, KV_UNIT_TOKENS);
-}
-
 // Turns the scores of row r into weights; returns their largest score and, in *sum, their sum. *any: one is visible.
 static float softmax_unit(struct attend *s, int r, int p0, float *sum, bool *any) {
 	float *w = s->w + (size_t)r * KV_UNIT_TOKENS;
@@ -264,26 +246,6 @@ static float softmax_unit(struct attend *s, int r, int p0, float *sum, bool *any
 	*sum = sum_lanes(lanes);
 	*any = plain > 0 || _mm256_movemask_ps(all) != 0;
 	return max;
-}
-
-// Softmax of row r over the unit, and the factors of its merge.
-static void weigh_row(struct attend *s, int r, int p0) {
-	struct row_state *state = s->state + r;
-	bool any;
-	float sum, max = softmax_unit(s, r, p0, &sum, &any);
-	state->visible = any;
-	if (!any)
-		return;
-	if (!state->started) {
-		state->max = max;
-		state->sum = sum;
-		return;
-	}
-	float larger = max > state->max ? max : state->max;
-	state->scale_all = kernels_exp(state->max - larger);
-	state->scale_unit = kernels_exp(max - larger);
-	state->max = larger;
-	state->sum = fmaf(state->sum, state->scale_all, sum * state->scale_unit);
 }
 
 // Weights × V for rows [row, end), which look at the same n positions: from the blocks, or from slices of 16 channels.
@@ -327,8 +289,11 @@ static void attend_unit(struct attend *s, int row, int p0) {
 	load_unit(s, p0, n_blocks, a->n_rows - row);
 	for (int b = 0; b < n_blocks && !cancelled(a->cancel); b++)
 		score_block(s, row, p0 + b * KV_BLOCK_TOKENS, b);
-	for (int r = row; r < a->n_rows; r++)
-		weigh_row(s, r, p0);
+	for (int r = row; r < a->n_rows; r++) {
+		bool any;
+		float sum, max = softmax_unit(s, r, p0, &sum, &any);
+		row_state_add(s->state + r, max, sum, any);
+	}
 	for (int run = row, end; run < a->n_rows && !cancelled(a->cancel); run = end) {
 		int n = unit_positions(a->pos[run], p0);
 		for (end = run + 1; end < a->n_rows && unit_positions(a->pos[end], p0) == n; end++) {

@@ -22,5 +22,6 @@ int argmax_avx2(const float *x, int n);
 // The AVX-512 set's own.
 void matmul_avx512(const struct weight *w, int row_begin, int row_end, const struct act_block *act, int n_tokens,
                    float *y, size_t y_stride, void *scratch, const _Atomic int *cancel);
+void attention_avx512(const struct attention_args *a);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The AVX-512 VNNI kernel set: products of many tokens by 16-lane integer dot products, all else as in the AVX2 set. Bit-equal to both others.
+// The AVX-512 VNNI kernel set: products of many tokens by 16-lane integer dot products, attention by 16-lane
+// tiles, all else as in the AVX2 set. Bit-equal to both others.
 #include "kernels/avx2_sets.h"
 #include "kernels/sets.h"
 
@@ -14,6 +15,6 @@ const struct kernels kernels_avx512 = {
 	.swiglu = swiglu_avx2,
 	.rope = rope_avx2,
 	.kv_store = kv_store_avx2,
-	.attention = attention_avx2,
+	.attention = attention_avx512,
 	.argmax = argmax_avx2,
 };
