@@ -12,23 +12,17 @@
 
 #define PANEL_ROWS 8
 
-// Bytes that one value of k takes in a panel: 32 for eight rows, 64 where two panels of eight rows lie side by side (sixteen lanes of AVX-512); then
-// `out` points at the first or, 32 bytes on, at the second half of each line.
-#ifndef PANEL_LINE_BYTES
-#define PANEL_LINE_BYTES 32
-#endif
-
 // 32 values of k of eight rows. Byte 4r + j of codes[v] is the code of row r at k = 4v + j: unsigned as in the file
 // (0..15, 0..31, 0..63), for Q8_0 signed. One broadcast of four activations meets all rows.
 struct panel_block {
-	alignas(32) uint8_t codes[8][PANEL_LINE_BYTES];
-	float scale[PANEL_LINE_BYTES / 4]; // d, or d·sc for types with mins
+	alignas(32) uint8_t codes[8][32];
+	float scale[PANEL_ROWS]; // d, or d·sc for types with mins
 	union {
-		float min[PANEL_LINE_BYTES / 4];              // types with mins: m, or -(dmin·min)
-		int16_t half_scale[2][PANEL_LINE_BYTES / 2];  // Q6_K: int8 scale of k 0..15 and 16..31, each twice
+		float min[PANEL_ROWS];           // types with mins: m, or -(dmin·min)
+		int16_t half_scale[2][2 * PANEL_ROWS]; // Q6_K: int8 scale of k 0..15 and 16..31, each twice
 	};
 };
-_Static_assert(sizeof(struct panel_block) == PANEL_LINE_BYTES / 32 * MM_PANEL_BLOCK_BYTES, "scratch is sized by this");
+_Static_assert(sizeof(struct panel_block) == MM_PANEL_BLOCK_BYTES, "scratch is sized by this");
 
 // Unpacks blocks [block, block + n) of 32 values of the 8 rows at `rows`, `row_bytes` apart, into out[n]. For K types
 // `block` and n are multiples of 8. Reads nothing outside these blocks.

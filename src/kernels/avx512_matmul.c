@@ -2,18 +2,15 @@
 // AVX-512 VNNI products of quantised weights and quantised activations of many tokens; a few tokens, which wait for memory and not for arithmetic,
 // and the last rows go the AVX2 way. The same chain of fused steps per output as there, so the bits are the same.
 //
-// Two panels of 8 rows lie side by side, so a zmm register is one value of k of 16 rows, four at a time. A tile is 32 rows × up to 6 tokens (4 for
+// Sixteen rows lie side by side (avx512_unpack.h), so a zmm register is one value of k of 16 rows, four at a time. A tile is 32 rows × up to 6 tokens (4 for
 // Q6_K, whose blocks are two sums): int32 sums of a 32-block per row lane, then one fused step into C, which stays in registers for a chunk of k.
 //   for each token block: for each chunk of k: repack activations; for each 32 rows: unpack, tiles.
 // vpdpbusd takes unsigned codes as they are; what must be taken off them (8, 16, 32; 128 for Q8_0, whose codes are made unsigned) starts the sum as
 // -offset·Σq. All integers are exact: |sum| ≤ 32·255·127 < 2^21; Q6_K's two sums times their scales stay below 2^24, so floats hold them too.
 // Stateless; scratch is the caller's.
-#define PANEL_LINE_BYTES 64
-#define unpack_panel unpack_panel_wide
-#include "kernels/avx2_unpack.h"
-
 #include "kernels/avx2_common.h"
 #include "kernels/avx2_sets.h"
+#include "kernels/avx512_unpack.h"
 #include "kernels/sets.h"
 
 #define FEW_TOKENS 3
@@ -41,7 +38,7 @@ ALWAYS_INLINE size_t act_offset(int n_tokens, enum act_field field, int t) {
 // A token block's activations fit where the AVX2 set keeps its own.
 _Static_assert((MM_TOKEN_BLOCK / MAX_GROUP + 1) * ((MAX_GROUP * (32 + 4 * ACT_FIELDS) + 63) / 64 * 64) * CHUNK_BLOCKS <=
 	MM_TOKEN_BLOCK / MM_GROUP_TOKENS * MM_CHUNK_BLOCKS * MM_GROUP_BLOCK_BYTES, "scratch");
-_Static_assert(2 * CHUNK_BLOCKS * sizeof(struct panel_block) <= MM_PANELS * MM_CHUNK_BLOCKS * MM_PANEL_BLOCK_BYTES, "scratch");
+_Static_assert(2 * CHUNK_BLOCKS * sizeof(struct wide_block) <= MM_PANELS * MM_CHUNK_BLOCKS * MM_PANEL_BLOCK_BYTES, "scratch");
 
 struct plan {
 	const struct weight *w;
@@ -53,7 +50,7 @@ struct plan {
 	const struct act_block *act;
 	float *y;
 	size_t y_stride;
-	struct panel_block *panel; // [2][CHUNK_BLOCKS]
+	struct wide_block *panel; // [2][CHUNK_BLOCKS]
 	uint8_t *packed;
 	const _Atomic int *cancel;
 };
@@ -109,16 +106,11 @@ static inline __m512 broadcast_f32(const uint8_t *p) {
 	return _mm512_castsi512_ps(broadcast_u32(p));
 }
 
-// Q6_K: the scales of one half of a block for 16 rows, as floats.
-static inline __m512 half_scale(const struct panel_block *p, int half) {
-	return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_load_si512((const void *)p->half_scale[half]), 16));
-}
-
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5)
 
 // T tokens × W·16 rows over n blocks. c[T] are rows of y, 16·W floats each; `first`: they start at +0. The sums have names of their own because
 // the compiler keeps arrays of them in memory.
-ALWAYS_INLINE void tile(const struct panel_block *pa, const struct panel_block *pb, int n, const uint8_t *act, float *c, size_t c_stride, bool first,
+ALWAYS_INLINE void tile(const struct wide_block *pa, const struct wide_block *pb, int n, const uint8_t *act, float *c, size_t c_stride, bool first,
                         int T, int W, enum tile_kind kind) {
 	const __m512 zero = _mm512_setzero_ps();
 #define LOAD_C(t) \
@@ -174,14 +166,14 @@ ALWAYS_INLINE void tile(const struct panel_block *pa, const struct panel_block *
 #undef FINISH
 		} else {
 			DOTS(0, 4)
-			__m512 ha = half_scale(pa, 0), hb = W > 1 ? half_scale(pb, 0) : ha;
+			__m512 ha = _mm512_load_ps(pa->half_scale[0]), hb = W > 1 ? _mm512_load_ps(pb->half_scale[0]) : ha;
 #define FIRST_HALF(t) __m512 ia##t = _mm512_mul_ps(_mm512_cvtepi32_ps(sa##t), ha), ib##t = _mm512_mul_ps(_mm512_cvtepi32_ps(sb##t), hb);
 			EACH_TOKEN(FIRST_HALF)
 #undef FIRST_HALF
 			START(ACT_START2)
 			DOTS(4, 8)
-			ha = half_scale(pa, 1);
-			hb = W > 1 ? half_scale(pb, 1) : ha;
+			ha = _mm512_load_ps(pa->half_scale[1]);
+			hb = W > 1 ? _mm512_load_ps(pb->half_scale[1]) : ha;
 #define FINISH(t) \
 	if (T > t) { \
 		__m512 d = broadcast_f32(act + act_offset(T, ACT_D, t)); \
@@ -209,10 +201,10 @@ ALWAYS_INLINE void tile(const struct panel_block *pa, const struct panel_block *
 #undef STORE_C
 }
 
-typedef void tile_fn(const struct panel_block *pa, const struct panel_block *pb, int n, const uint8_t *act, float *c, size_t c_stride, bool first);
+typedef void tile_fn(const struct wide_block *pa, const struct wide_block *pb, int n, const uint8_t *act, float *c, size_t c_stride, bool first);
 
 #define DEFINE_TILE(kind, T, W) \
-	static void tile_##kind##_##T##_##W(const struct panel_block *pa, const struct panel_block *pb, int n, const uint8_t *act, float *c, \
+	static void tile_##kind##_##T##_##W(const struct wide_block *pa, const struct wide_block *pb, int n, const uint8_t *act, float *c, \
 	                                    size_t c_stride, bool first) { \
 		tile(pa, pb, n, act, c, c_stride, first, T, W, kind); \
 	}
@@ -230,34 +222,47 @@ static tile_fn *const tiles[3][2][MAX_GROUP] = {TILE_ROW(TILE_PLAIN), TILE_ROW(T
 #undef DEFINE_TILES
 #undef DEFINE_TILE
 
-// Q8_0's codes are signed: the sign bit turned makes them code + 128.
-static void make_unsigned(struct panel_block *p, int n) {
-	const __m512i top = _mm512_set1_epi8((char)0x80);
-	for (int b = 0; b < n; b++)
-		for (int v = 0; v < 8; v++)
-			_mm512_store_si512((void *)p[b].codes[v], _mm512_xor_si512(load_line(p[b].codes[v]), top));
-}
-
-// Blocks [block, block + n) of 16 rows from `row`, side by side.
-static void unpack_wide(const struct plan *p, int row, int block, int n, struct panel_block *out) {
+// Blocks [block, block + n) of 16 rows from `row`.
+static void unpack_rows(const struct plan *p, int row, int block, int n, struct wide_block *out) {
 	const uint8_t *rows = (const uint8_t *)p->w->data + (size_t)row * p->row_bytes;
-	for (size_t half = 0; half < 2; half++)
-		unpack_panel(p->w->type, rows + half * PANEL_ROWS * p->row_bytes, p->row_bytes, block, n,
-		             (struct panel_block *)(void *)((uint8_t *)out + 32 * half));
-	if (p->w->type == DTYPE_Q8_0)
-		make_unsigned(out, n);
+	unpack_wide(p->w->type, rows, p->row_bytes, block, n, p->w->type == DTYPE_Q8_0 ? 128 : 0, out);
 }
 
-// One chunk of k for 16·W rows from `row` and n_tokens tokens from `token`.
-static void panel_tokens(const struct plan *p, int row, int W, int token, int n_tokens, int block, int n) {
-	struct panel_block *second = p->panel + CHUNK_BLOCKS;
-	unpack_wide(p, row, block, n, p->panel);
+// Asks for a chunk of rows [row, row_end) in parts, one with each tile, so that the next unpacking does not wait for memory.
+struct ahead {
+	const uint8_t *rows;
+	size_t row_bytes;
+	int lines, n_lines; // of a row; of all rows together
+	int next, step;     // lines asked for, lines a part
+};
+
+static struct ahead look_ahead(const struct plan *p, int row, int row_end, int block, int n, int n_parts) {
+	struct dtype_info info = dtype_info(p->w->type);
+	int per = info.block_elems / 32;
+	const uint8_t *rows = (const uint8_t *)p->w->data + (size_t)row * p->row_bytes + (size_t)(block / per) * (size_t)info.block_bytes;
+	int lines = (n / per * info.block_bytes + 63) / 64, n_lines = lines * (row_end - row);
+	return (struct ahead){rows, p->row_bytes, lines, n_lines, 0, (n_lines + n_parts - 1) / n_parts};
+}
+
+static void ask_ahead(struct ahead *a) {
+	int end = min_int(a->next + a->step, a->n_lines);
+	for (; a->next < end; a->next++)
+		__builtin_prefetch(a->rows + (size_t)(a->next / a->lines) * a->row_bytes + 64 * (size_t)(a->next % a->lines), 0, 2);
+}
+
+// One chunk of k for 16·W rows from `row` and n_tokens tokens from `token`; `row_end`: of the rows to come.
+static void panel_tokens(const struct plan *p, int row, int W, int row_end, int token, int n_tokens, int block, int n) {
+	struct wide_block *second = p->panel + CHUNK_BLOCKS;
+	unpack_rows(p, row, block, n, p->panel);
 	if (W > 1)
-		unpack_wide(p, row + 16, block, n, second);
+		unpack_rows(p, row + 16, block, n, second);
+	int next_row = row + W * WIDE_ROWS;
+	struct ahead ahead = look_ahead(p, next_row, min_int(next_row + TILE_ROWS, row_end), block, n, (n_tokens + p->group - 1) / p->group);
 	const uint8_t *act = p->packed;
 	for (int t = 0, T; t < n_tokens; t += T, act += (size_t)n * act_stride(T)) {
 		float *c = p->y + (size_t)(token + t) * p->y_stride + (size_t)row;
 		T = min_int(p->group, n_tokens - t);
+		ask_ahead(&ahead);
 		tiles[p->kind][W - 1][T - 1](p->panel, second, n, act, c, p->y_stride, block == 0);
 	}
 }
@@ -274,7 +279,7 @@ static void token_block(const struct plan *p, int row_begin, int row_end, int to
 		for (int row = row_begin; row < row_end; row += TILE_ROWS) {
 			if (cancelled(p->cancel))
 				return;
-			panel_tokens(p, row, row_end - row >= TILE_ROWS ? 2 : 1, token, n_tokens, b, n);
+			panel_tokens(p, row, row_end - row >= TILE_ROWS ? 2 : 1, row_end, token, n_tokens, b, n);
 		}
 	}
 }

@@ -48,5 +48,6 @@ static inline bool position_visible(const struct attention_args *a, int r, int p
 #define MM_GROUP_TOKENS 4       // tokens of one register tile
 #define MM_PANEL_BLOCK_BYTES 352 // 8 rows × 32 k unpacked
 #define MM_GROUP_BLOCK_BYTES 224 // activations of 4 tokens × 32 k
+#define MM_WIDE_BLOCK_BYTES 704 // 16 rows × 32 k unpacked, AVX-512
 
 #endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Sixteen weight rows unpacked side by side, so that lanes are rows and no lane is ever summed across.
+#ifndef MASKSTORE_KERNELS_AVX512_UNPACK_H
+#define MASKSTORE_KERNELS_AVX512_UNPACK_H
+
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "kernels/sets.h"
+
+#define WIDE_ROWS 16
+
+// 32 values of k of sixteen rows. Byte 4r + j of codes[v] is the code of row r at k = 4v + j. That is what vpdpbusd takes with a broadcast of four
+// activations, and the eight lines are what an AMX tile takes as its right-hand side.
+struct wide_block {
+	alignas(64) uint8_t codes[8][64];
+	float scale[WIDE_ROWS]; // d, or d·sc for types with mins
+	union {
+		float min[WIDE_ROWS];           // types with mins: m, or -(dmin·min)
+		float half_scale[2][WIDE_ROWS]; // Q6_K: int8 scale of k 0..15 and 16..31
+	};
+};
+_Static_assert(sizeof(struct wide_block) == MM_WIDE_BLOCK_BYTES, "scratch is sized by this");
+
+// Unpacks blocks [block, block + n) of 32 values of the 16 rows at `rows`, `row_bytes` apart, into out[n]. A code is what stands in the file (0..15,
+// 0..31, 0..63; Q8_0: the signed byte) less `bias`, modulo 256. For K types `block` and n are multiples of 8. Reads nothing outside these blocks.
+void unpack_wide(enum dtype type, const uint8_t *rows, size_t row_bytes, int block, int n, uint8_t bias, struct wide_block *out);
+
+#endif
