@@ -100,8 +100,8 @@ struct syntax_place {
 };
 // Pure. offset ≤ snapshot_bytes.
 struct syntax_place syntax_at(const struct syntax *x, size_t offset);
-// The place without a tree, where every tree would say the same of it: false where that isn't sure (a block may be wanted, or a definition's line above begins inside
-// brackets or a string). Only in_string, in_comment and empty_block are filled. Costs a walk over the text above the cursor, about a millisecond for 200 KB. Pure.
+// The place without a tree, where every tree would say the same of it: false where that isn't sure (a definition's line above begins inside brackets or a
+// string). Filled are in_string, in_comment, empty_block and block_indent. Costs a walk over the text above the cursor, about a millisecond for 200 KB. Pure.
 bool snapshot_place_early(const struct snapshot *s, size_t offset, struct syntax_place *out);
 // S-expression for tests and inspect, malloc'ed; null if memory is out.
 char *syntax_dump(const struct syntax *x);

@@ -152,6 +152,26 @@ static void place_blank(struct scan *sc, const struct cursor *c, struct syntax_p
 	p->block_indent = top->body_indent;
 }
 
+// What the walks say: `above` stands at the start of the cursor's line, `here` at the cursor. Blocks that hold the cursor are left in `here`.
+static void place_fill(const struct scan *above, struct scan *here, const struct cursor *c, struct syntax_place *p) {
+	p->in_string = here->quote != 0;
+	p->in_comment = here->comment;
+	bool continues = scan_continues(above);
+	if (scan_at_header(here)) {
+		place_header(here, c, p);
+	} else if (c->blank && !continues && !here->quote) {
+		*here = *above;
+		place_blank(here, c, p);
+	} else { // in a statement: the blocks that hold it
+		uint32_t indent = continues ? here->indent : (uint32_t)(skip_blanks(here, c->line_begin, c->line_end) - c->line_begin);
+		scan_pop(here, indent);
+		const struct scan_block *top = here->n_blocks ? &here->blocks[here->n_blocks - 1] : NULL;
+		p->block_indent = top && top->n_statements ? top->body_indent : indent;
+		if (here->open && here->definition)
+			p->definition_begin = header_definition(here);
+	}
+}
+
 struct syntax_place syntax_at(const struct syntax *x, size_t offset) {
 	struct syntax_place p = {.block_end = snapshot_bytes(x->text), .definition_begin = SIZE_MAX};
 	struct scan above, here;
@@ -161,22 +181,7 @@ struct syntax_place syntax_at(const struct syntax *x, size_t offset) {
 	scan_until(&above, c.line_begin);
 	here = above;
 	scan_until(&here, c.offset);
-	p.in_string = here.quote != 0;
-	p.in_comment = here.comment;
-	bool continues = scan_continues(&above);
-	if (scan_at_header(&here)) {
-		place_header(&here, &c, &p);
-	} else if (c.blank && !continues && !here.quote) {
-		here = above;
-		place_blank(&here, &c, &p);
-	} else { // in a statement: the blocks that hold it
-		uint32_t indent = continues ? here.indent : (uint32_t)(skip_blanks(&here, c.line_begin, c.line_end) - c.line_begin);
-		scan_pop(&here, indent);
-		const struct scan_block *top = here.n_blocks ? &here.blocks[here.n_blocks - 1] : NULL;
-		p.block_indent = top && top->n_statements ? top->body_indent : indent;
-		if (here.open && here.definition)
-			p.definition_begin = header_definition(&here);
-	}
+	place_fill(&above, &here, &c, &p);
 	const struct scan_block *top = here.n_blocks ? &here.blocks[here.n_blocks - 1] : NULL;
 	for (int i = here.n_blocks; i-- > 0 && p.definition_begin == SIZE_MAX;)
 		if (here.blocks[i].definition)
@@ -228,24 +233,24 @@ static size_t next_line(const struct snapshot *s, size_t at) {
 }
 
 // A tree only chooses where the walk begins: at the text's start or at one of the lines of may_be_sure. Where the walk from the start finds each of these outside
-// of brackets and strings, walks from all of them are in the same lexical state at the cursor.
+// of brackets and strings, a statement begins there that closes all blocks, so walks from all of them are in the same state at the cursor.
 bool snapshot_place_early(const struct snapshot *s, size_t offset, struct syntax_place *out) {
-	struct scan here, reader;
-	scan_begin(&here, s, 0);
-	reader = here;
+	struct scan above, here, reader;
+	scan_begin(&above, s, 0);
+	reader = above;
 	struct cursor c = cursor_at(&reader, offset);
-	if (c.blank)
-		return false;
 	for (size_t begin = 0; begin <= c.line_begin; begin = next_line(s, begin)) {
-		scan_until(&here, begin);
-		if (scan_continues(&here) && may_be_sure(&reader, begin))
+		scan_until(&above, begin);
+		if (scan_continues(&above) && may_be_sure(&reader, begin))
 			return false;
 		if (begin == c.line_begin)
 			break;
 	}
+	here = above;
 	scan_until(&here, c.offset);
-	if (scan_at_header(&here))
-		return false;
-	*out = (struct syntax_place){.in_string = here.quote != 0, .in_comment = here.comment, .block_end = snapshot_bytes(s), .definition_begin = SIZE_MAX};
+	*out = (struct syntax_place){.block_end = snapshot_bytes(s), .definition_begin = SIZE_MAX};
+	place_fill(&above, &here, &c, out);
+	out->block_begin = 0;
+	out->definition_begin = SIZE_MAX;
 	return true;
 }

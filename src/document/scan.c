@@ -100,6 +100,8 @@ static bool is_definition(struct scan *sc, size_t offset, const char *word) {
 // A statement begins at `begin`: it closes blocks and counts for the one it is in.
 static void begin_logical(struct scan *sc, size_t begin, uint32_t indent, const char *word) {
 	scan_pop(sc, indent);
+	if (!indent)
+		sc->unit = 0; // a walk that begins here knows of no earlier step either
 	sc->open = true;
 	sc->begin = begin;
 	sc->indent = indent;

@@ -38,7 +38,7 @@ struct scan {
 	// Blocks open at the logical line at hand.
 	struct scan_block blocks[SCAN_MAX_BLOCKS];
 	int n_blocks;
-	uint32_t unit;            // last step of indentation seen, 0 if none yet
+	uint32_t unit;            // last step of indentation seen in the top-level statement at hand, 0 if none yet
 };
 
 // Starts at `begin`, which must be the start of a line outside of strings and brackets.
