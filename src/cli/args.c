@@ -15,7 +15,7 @@ static const struct flag {
 } flags[] = {
 	{"activations", true}, {"kv", true}, {"tokens", true}, {"at", true}, {"out", true}, {"chunk", true}, {"n", true},
 	{"depth", true}, {"repeat", true}, {"top", true}, {"temperature-milli", true}, {"seed", true}, {"top-k", true}, {"binary", false}, {"roundtrip", false},
-	{"remove", false},
+	{"remove", false}, {"layouts", true},
 };
 
 static const char usage[] =
@@ -28,6 +28,7 @@ static const char usage[] =
 	"  maskstore inspect prompt FILE:LINE:COL the prompt at a cursor, special tokens shown\n"
 	"  maskstore inspect logits               --tokens IDS --at 1,33,512|all --out FILE  (--activations f32|q8, --kv f32|f16, --chunk N)\n"
 	"  maskstore inspect generate             --tokens IDS --n 64   continuation, greedy  (--temperature-milli 800 --seed 1 --top-k 40)\n"
+	"  maskstore inspect layouts              --layouts 16/16,8/4 FILE:LINE:COL…   answers with other anchors and suffixes (lines)\n"
 	"  maskstore inspect store                what is kept on disk of files' keys and values\n"
 	"  maskstore store verify                 read all of it and check it  (--remove: remove what is damaged)\n"
 	"  maskstore store clear                  remove all of it\n"

@@ -55,6 +55,7 @@ int cli_complete(const struct cli *c);
 int cli_inspect(const struct cli *c);
 int cli_inspect_logits(const struct cli *c);   // logits and generate: for oracles
 int cli_inspect_generate(const struct cli *c);
+int cli_inspect_layouts(const struct cli *c);  // answers of several prompt layouts
 int cli_inspect_store(const struct cli *c);
 int cli_bench(const struct cli *c);
 int cli_store(const struct cli *c);

@@ -164,9 +164,10 @@ int cli_inspect(const struct cli *c) {
 	} views[] = {
 		{"model", inspect_model}, {"tokens", inspect_tokens}, {"prompt", inspect_prompt},
 		{"logits", cli_inspect_logits}, {"generate", cli_inspect_generate}, {"store", cli_inspect_store},
+		{"layouts", cli_inspect_layouts},
 	};
 	for (size_t i = 0; c->n_words && i < sizeof views / sizeof views[0]; i++)
 		if (!strcmp(views[i].name, c->words[0]))
 			return views[i].run(c);
-	return cli_fail(ERR_ARG, &(struct err_msg){"inspect takes one of: model, tokens, prompt, logits, generate, store"});
+	return cli_fail(ERR_ARG, &(struct err_msg){"inspect takes one of: model, tokens, prompt, logits, generate, store, layouts"});
 }

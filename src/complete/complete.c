@@ -85,6 +85,10 @@ const char *completer_notice(const struct completer *c) {
 	return c->notice.text;
 }
 
+void completer_set_layout(struct completer *c, const struct prompt_layout *l) {
+	c->options.layout = *l;
+}
+
 const struct model *completer_model(const struct completer *c) {
 	return c->model;
 }
@@ -125,18 +129,21 @@ static int64_t left_us(const struct run *r) {
 static bool is_slow(struct run *r) {
 	token_id token;
 	struct completer *c = r->c;
-	if (deadline_ms(&c->options, r->request->trigger) == 0 || !pace_is_slow(c, r->tokens.n, left_us(r)))
+	size_t n = r->tokens.n, have;
+	if (deadline_ms(&c->options, r->request->trigger) == 0 || !pace_is_slow(&c->pace, 0, n, left_us(r)))
 		return false;
-	memo_go(c->memo, r->tokens.ids, r->tokens.n);
-	return !memo_pick(c->memo, r->prompt.healed, r->prompt.healed_bytes, &token) &&
-	       pace_is_slow(c, r->tokens.n - session_probe(c->session, r->tokens.ids, r->tokens.n), left_us(r));
+	memo_go(c->memo, r->tokens.ids, n);
+	if (memo_pick(c->memo, r->prompt.healed, r->prompt.healed_bytes, &token))
+		return false;
+	have = session_probe(c->session, r->tokens.ids, n);
+	return pace_is_slow(&c->pace, have, n - have, left_us(r));
 }
 
 // Goes over to the short window.
 static enum err take_window(struct run *r, struct err_msg *msg) {
 	struct completer *c = r->c;
 	if (!c->window_tokens)
-		c->window_tokens = pace_window_tokens(c, (int64_t)deadline_ms(&c->options, r->request->trigger) * 1000); // by the whole time: the next key has it
+		c->window_tokens = pace_window_tokens(&c->pace, (int64_t)deadline_ms(&c->options, r->request->trigger) * 1000); // by the whole time: the next key has it
 	prompt_finish(&r->prompt);
 	enum err e = build_prompt(r, c->window_tokens, msg);
 	if (e == ERR_OK)

@@ -35,6 +35,7 @@ struct engine_options {
 	const char *cache_dir;    // copied; the archive is below it; null: no archive
 	uint64_t archive_budget_bytes; // on disk; 0: no archive
 	int prefetch_blocks;      // files that the archive reads ahead
+	struct prompt_layout layout; // zeros: the defaults
 	const char *strategy;     // "conservative", "balanced", "aggressive": all run exact in this version (the log says so)
 };
 
@@ -107,6 +108,8 @@ enum err completer_create(const struct engine_options *o, struct parser_worker *
 void completer_destroy(struct completer *c);
 // What the person should know, such as a context cut to the memory; "" if nothing.
 const char *completer_notice(const struct completer *c);
+// Another layout of the prompts from now on (copied), for comparisons. What was remembered stays: it is known by tokens.
+void completer_set_layout(struct completer *c, const struct prompt_layout *l);
 const struct model *completer_model(const struct completer *c);
 struct session *completer_session(struct completer *c);
 

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: MIT
 // From a cursor in a snapshot to token ids: syntax, prompt text, ids; whole or a short window, and the file's own for the background.
 //
-// The short window answers where the whole prompt would keep somebody waiting: how many tokens that is depends on the prefill speed, which is measured as
-// prefills happen (pace_*). Without a deadline the whole prompt is always used, and the prompt is a pure function of text and cursor.
+// The short window answers where the whole prompt would keep somebody waiting (pace.h). Without a deadline the whole prompt is always used, and the prompt is
+// a pure function of text and cursor.
 // Threads: complete_prompt any, the rest the completer's.
 #include <string.h>
 
 #include "complete/internal.h"
 
-#define FIRST_TOKEN_US 1500000   // a whole prompt that takes longer to its first token is not waited for,
-#define FIRST_TOKEN_SHARE 0.6    // nor one that takes more than this part of the time left; of the default 2.5 s these are the same
-#define UNMEASURED_TOKENS_PER_S 128.0
-#define MEASURED_MIN_TOKENS 48   // smaller prefills say more about reading weights than about speed
-#define MEASURED_SHARE 0.3       // of a measurement in the moving average
-// Windows in tokens: few sizes, so that the cut stands still while the measured speed wavers. 96 are hardly enough, 512 are level with more (design.md §4).
-static const int WINDOWS[] = {96, 128, 192, 256, 384, 512};
+#define AHEAD_LINES 256 // jumps of 200 lines are what people report
 
 int completer_context_tokens(const struct model *m, const struct engine_options *o) {
 	int n_ctx_train = model_info(m)->n_ctx_train;
@@ -37,6 +31,7 @@ static size_t count_tokens(void *user, const char *text, size_t n_bytes) {
 static struct prompt_options prompt_options(const struct model *m, const struct engine_options *o) {
 	const struct tokenizer *t = model_tokenizer(m);
 	return (struct prompt_options){
+		.layout = o->layout,
 		.budget_tokens = completer_context_tokens(m, o) - o->max_new_tokens_block,
 		.has_fim = tokenizer_fim(t)->middle != TOKEN_NONE,
 		.has_bos = tokenizer_bos(t) != TOKEN_NONE,
@@ -106,10 +101,11 @@ enum err context_encode(struct completer *c, const struct prompt *p, struct toke
 	return ERR_OK;
 }
 
-enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, bool file, struct token_list *out) {
+enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, enum context_kind kind, struct token_list *out) {
 	struct prompt_options o = prompt_options(c->model, &c->options);
 	struct prompt p = {0};
-	enum err e = file ? prompt_build_file(s, offset, &o, count_pieces, c->pieces, &p, NULL) : prompt_build(s, NULL, offset, &o, count_pieces, c->pieces, &p, NULL);
+	enum err e = kind == CONTEXT_PROMPT ? prompt_build(s, NULL, offset, &o, count_pieces, c->pieces, &p, NULL) :
+	             prompt_build_file(s, offset, kind == CONTEXT_AROUND ? AHEAD_LINES : 0, &o, count_pieces, c->pieces, &p, NULL);
 	if (e == ERR_OK)
 		e = context_encode(c, &p, out, NULL);
 	prompt_finish(&p);
@@ -126,29 +122,4 @@ bool context_return(struct completer *c, const _Atomic int *cancel) {
 	enum err e = session_sync(c->session, last->ids, last->n, cancel, &r, NULL);
 	c->background_tokens += r.new_tokens;
 	return e == ERR_OK;
-}
-
-// --- how fast, and so how much
-
-void pace_measure(struct completer *c, int n_tokens, int64_t us) {
-	if (n_tokens < MEASURED_MIN_TOKENS || us <= 0)
-		return;
-	double now = (double)n_tokens * 1e6 / (double)us;
-	c->prefill_tokens_per_s = c->prefill_tokens_per_s > 0 ? c->prefill_tokens_per_s + MEASURED_SHARE * (now - c->prefill_tokens_per_s) : now;
-}
-
-static double affordable_tokens(const struct completer *c, int64_t left_us) {
-	double speed = c->prefill_tokens_per_s > 0 ? c->prefill_tokens_per_s : UNMEASURED_TOKENS_PER_S, us = (double)left_us * FIRST_TOKEN_SHARE;
-	return speed * (us < FIRST_TOKEN_US ? us : FIRST_TOKEN_US) / 1e6;
-}
-
-bool pace_is_slow(const struct completer *c, size_t n_missing, int64_t left_us) {
-	return (double)n_missing > affordable_tokens(c, left_us);
-}
-
-int pace_window_tokens(const struct completer *c, int64_t left_us) {
-	int n = WINDOWS[0];
-	for (size_t i = 1; i < sizeof WINDOWS / sizeof *WINDOWS && WINDOWS[i] <= affordable_tokens(c, left_us); i++)
-		n = WINDOWS[i];
-	return n;
 }

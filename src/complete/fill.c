@@ -45,7 +45,7 @@ static bool evaluate(struct completer *c, const struct token_list *t, int step_t
 		e = session_sync(c->session, t->ids, n, cancel, &r, NULL);
 		c->background_tokens += r.new_tokens;
 		if (e == ERR_OK && !r.restored_tokens)
-			pace_measure(c, r.new_tokens, clock_us() - since);
+			pace_measure(&c->pace, have, (size_t)r.new_tokens, clock_us() - since);
 		if (e == ERR_OK && !r.new_tokens)
 			break;
 	}
@@ -55,7 +55,7 @@ static bool evaluate(struct completer *c, const struct token_list *t, int step_t
 // At most max_tokens, or nothing (*too_many).
 static bool run_prompt(struct completer *c, struct snapshot *s, size_t offset, size_t max_tokens, int step_tokens, const _Atomic int *cancel, bool *too_many) {
 	struct token_list t = {0};
-	bool done = context_tokens(c, s, offset, false, &t) != ERR_OK;
+	bool done = context_tokens(c, s, offset, CONTEXT_PROMPT, &t) != ERR_OK;
 	*too_many = !done && t.n - session_probe(c->session, t.ids, t.n) > max_tokens;
 	if (!done && !*too_many)
 		done = evaluate(c, &t, step_tokens, cancel);
@@ -99,7 +99,7 @@ static bool run_accepted(struct completer *c, const struct fill *f, int step_tok
 static bool run_file(struct completer *c, const struct fill *f, int step_tokens, const _Atomic int *cancel) {
 	struct token_list t = {0};
 	bool done = true;
-	if (context_tokens(c, f->snapshot, f->offset, true, &t) == ERR_OK) {
+	if (context_tokens(c, f->snapshot, f->offset, f->whole ? CONTEXT_FILE : CONTEXT_AROUND, &t) == ERR_OK) {
 		size_t have = session_probe(c->session, t.ids, t.n);
 		if (f->whole || f->stage == FILL_FILE_LATER || t.n - have <= FILE_SOON_MAX_TOKENS)
 			done = evaluate(c, &t, step_tokens, cancel);

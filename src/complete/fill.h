@@ -2,8 +2,8 @@
 // Work in the background on one document: what its next requests will need is evaluated before they come. Private to the complete room.
 //
 // Stages: the prompt at the cursor; that behind the suggestion last shown, as if it had been accepted; the file's text as one prefix from start to
-// end, which every later prompt in the file begins with: all of it when the file was just opened, else what an edit has cost of it, soon if it is little, and in
-// a long pause whatever it is. Nothing is decoded and no answer depends on it: it only fills the store.
+// end, which every later prompt in the file begins with: all of it when the file was just opened, else what an edit has cost of it as far as jumps mostly go, soon if
+// it is little, else in a long pause. Nothing is decoded and no answer depends on it: it only fills the store.
 #ifndef MASKSTORE_COMPLETE_FILL_H
 #define MASKSTORE_COMPLETE_FILL_H
 

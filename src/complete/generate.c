@@ -64,7 +64,7 @@ static enum err sync_session(struct run *r, struct err_msg *msg) {
 	enum err e = sync_steps(r, &sync, msg);
 	r->out->evaluated_tokens += sync.new_tokens;
 	if (!sync.restored_tokens && (e == ERR_OK || is_stopped(r)))
-		pace_measure(r->c, sync.new_tokens, clock_us() - since);
+		pace_measure(&r->c->pace, (size_t)sync.hit_tokens, (size_t)sync.new_tokens, clock_us() - since);
 	if (r->out->origin != ORIGIN_DECODER) {
 		r->out->origin = ORIGIN_DECODER;
 		count_prefill(r, &sync);

@@ -8,6 +8,7 @@
 #include "complete/complete.h"
 #include "complete/deadline.h"
 #include "complete/memo.h"
+#include "complete/pace.h"
 #include "complete/pieces.h"
 
 struct completer {
@@ -22,7 +23,7 @@ struct completer {
 	struct deadline *deadline;
 	struct rest *rest; // store.c's
 	struct err_msg notice; // what the person should know of how it was created; empty: nothing
-	double prefill_tokens_per_s; // moving average; 0: not measured yet
+	struct pace pace;            // of prefill
 	int window_tokens;           // of the windows since the last whole prompt: their cut must stand still; 0: none
 	int n_lost;                  // prefills in a row that were cancelled before anything was kept of them
 	int background_tokens;       // evaluated by fills since the last request
@@ -53,18 +54,13 @@ enum err context_prompt(struct completer *c, struct snapshot *s, size_t offset, 
                         struct err_msg *msg) ERR_MUST_CHECK;
 // A prompt's ids, in the place of what `out` holds. ERR_NOMEM, ERR_LIMIT.
 enum err context_encode(struct completer *c, const struct prompt *p, struct token_list *out, struct err_msg *msg) ERR_MUST_CHECK;
-// The ids of the whole prompt at a cursor, or (`file`) of the file's own, without waiting for syntax, which decides no token. Errors as above.
-enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, bool file, struct token_list *out) ERR_MUST_CHECK;
+// The ids of the whole prompt at a cursor, of the file as one prefix, or of the file as far as a jump from the cursor may go; without waiting for syntax, which
+// decides no token. Errors as above.
+enum context_kind { CONTEXT_PROMPT, CONTEXT_FILE, CONTEXT_AROUND };
+enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, enum context_kind kind, struct token_list *out) ERR_MUST_CHECK;
 
 // Goes back to the last request's timeline after a fill has left it, if nothing but its last token must be evaluated. True if it did.
 bool context_return(struct completer *c, const _Atomic int *cancel);
-
-// Takes a prefill's speed into the average.
-void pace_measure(struct completer *c, int n_tokens, int64_t us);
-// Whether so many tokens take longer to evaluate than somebody who types should wait, left_us before the deadline.
-bool pace_is_slow(const struct completer *c, size_t n_missing, int64_t left_us);
-// Size of the short window at this speed.
-int pace_window_tokens(const struct completer *c, int64_t left_us);
 
 // --- generate.c
 

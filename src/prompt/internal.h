@@ -18,8 +18,8 @@ struct window {
 enum err window_choose(const struct snapshot *s, size_t cursor, size_t n_healed, const struct prompt_options *o, prompt_count_tokens *count,
                        void *user, struct window *out) ERR_MUST_CHECK;
 
-// The part of the file that prefixes of prompts with a cursor around here are taken from. ERR_NOMEM.
-enum err window_file(const struct snapshot *s, size_t cursor, const struct prompt_options *o, prompt_count_tokens *count, void *user,
+// The part of the file that prefixes of prompts with a cursor around here are taken from, as prompt_build_file says. ERR_NOMEM.
+enum err window_file(const struct snapshot *s, size_t cursor, uint32_t ahead_lines, const struct prompt_options *o, prompt_count_tokens *count, void *user,
                      size_t *begin, size_t *end);
 
 // Appends [begin, end) with all line ends as \n.

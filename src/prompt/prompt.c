@@ -138,12 +138,12 @@ no_memory:
 	return err_set(msg, ERR_NOMEM, "no memory for a prompt");
 }
 
-enum err prompt_build_file(const struct snapshot *s, size_t offset, const struct prompt_options *o, prompt_count_tokens *count, void *user,
+enum err prompt_build_file(const struct snapshot *s, size_t offset, uint32_t ahead_lines, const struct prompt_options *o, prompt_count_tokens *count, void *user,
                            struct prompt *out, struct err_msg *msg) {
 	struct prompt p = {0};
 	struct buf b = {0};
 	size_t cursor = snapshot_char_start(s, offset < snapshot_bytes(s) ? offset : snapshot_bytes(s)), begin, end;
-	if (window_file(s, cursor, o, count, user, &begin, &end) != ERR_OK)
+	if (window_file(s, cursor, ahead_lines, o, count, user, &begin, &end) != ERR_OK)
 		return err_set(msg, ERR_NOMEM, "no memory for a prompt");
 	if (o->has_bos)
 		add_mark(&p, PROMPT_BOS);

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "document/document.h"
@@ -46,7 +47,14 @@ struct prompt {
 	bool in_string;    // the cursor is inside a string literal (Python only)
 };
 
+// Where the anchor stands and how much follows the cursor's line. Zeros: the defaults above.
+struct prompt_layout {
+	int anchor_lines; // the anchor is the start of a line whose number is a multiple of this
+	int suffix_lines;
+};
+
 struct prompt_options {
+	struct prompt_layout layout;
 	int budget_tokens;  // prompt tokens that fit (max_context minus what may be generated); a short window is a small budget: three parts
 	                    // before the cursor to one after it
 	bool has_fim;
@@ -64,8 +72,8 @@ typedef size_t prompt_count_tokens(void *user, const char *text, size_t n_bytes)
 enum err prompt_build(const struct snapshot *s, const struct syntax *syntax, size_t offset, const struct prompt_options *o,
                       prompt_count_tokens *count, void *user, struct prompt *out, struct err_msg *msg) ERR_MUST_CHECK;
 // The prompt that later prompts of this text begin with, wherever the cursor is: marks and text from the cut that a cursor at `offset` has to the end of the
-// file, or as much as the budget leaves a prefix. Only text and segments are filled. ERR_NOMEM.
-enum err prompt_build_file(const struct snapshot *s, size_t offset, const struct prompt_options *o, prompt_count_tokens *count, void *user,
+// file, or `ahead_lines` or a few more behind the cursor (0: to the end), or as much as the budget leaves a prefix. Only text and segments are filled. ERR_NOMEM.
+enum err prompt_build_file(const struct snapshot *s, size_t offset, uint32_t ahead_lines, const struct prompt_options *o, prompt_count_tokens *count, void *user,
                            struct prompt *out, struct err_msg *msg) ERR_MUST_CHECK;
 // Frees the owned memory; accepts a zeroed prompt.
 void prompt_finish(struct prompt *p);

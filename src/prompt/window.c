@@ -40,11 +40,11 @@ static size_t shrink_end(struct counter *c, size_t begin, size_t end, size_t lim
 }
 
 // End of the suffix: the rest of the line and as many whole lines as `limit` tokens hold.
-static size_t suffix_end(struct counter *c, size_t cursor, uint32_t line, size_t limit) {
+static size_t suffix_end(struct counter *c, size_t cursor, uint32_t line, uint32_t n_lines, size_t limit) {
 	size_t end = snapshot_line_end(c->s, line), used = tokens_of(c, cursor, end, limit);
 	if (used > limit)
 		return shrink_end(c, cursor, end, limit);
-	for (uint32_t i = 1; i <= PROMPT_SUFFIX_LINES && line + i < snapshot_lines(c->s); i++) {
+	for (uint32_t i = 1; i <= n_lines && line + i < snapshot_lines(c->s); i++) {
 		size_t next = snapshot_line_end(c->s, line + i);
 		used += tokens_of(c, end, next, limit - used);
 		if (used > limit)
@@ -73,8 +73,8 @@ static size_t tight_cut(struct counter *c, uint32_t anchor_line, uint32_t line, 
 }
 
 // Start of the kept text within `limit` tokens. *whole: nothing had to go.
-static size_t prefix_cut(struct counter *c, uint32_t anchor_line, uint32_t line, size_t heal, size_t limit, bool *whole) {
-	static const uint32_t STEPS[] = {4 * PROMPT_CUT_LINES, PROMPT_CUT_LINES, PROMPT_ANCHOR_LINES, 1};
+static size_t prefix_cut(struct counter *c, uint32_t anchor_lines, uint32_t anchor_line, uint32_t line, size_t heal, size_t limit, bool *whole) {
+	const uint32_t STEPS[] = {4 * PROMPT_CUT_LINES, PROMPT_CUT_LINES, anchor_lines, 1};
 	size_t at = snapshot_line_start(c->s, anchor_line), used = tokens_of(c, at, heal, limit);
 	*whole = false;
 	if (used > limit)
@@ -96,6 +96,10 @@ static size_t prefix_cut(struct counter *c, uint32_t anchor_line, uint32_t line,
 	return at;
 }
 
+static uint32_t lines_or(int n_lines, uint32_t fallback) {
+	return n_lines > 0 ? (uint32_t)n_lines : fallback;
+}
+
 static size_t text_budget(const struct prompt_options *o) {
 	int marks = (o->has_fim ? 3 : 0) + o->has_bos;
 	return o->budget_tokens > marks + RESERVE_TOKENS ? (size_t)(o->budget_tokens - marks - RESERVE_TOKENS) : 1;
@@ -104,22 +108,23 @@ static size_t text_budget(const struct prompt_options *o) {
 enum err window_choose(const struct snapshot *s, size_t cursor, size_t n_healed, const struct prompt_options *o, prompt_count_tokens *count,
                        void *user, struct window *out) {
 	struct counter c = {.s = s, .count = count, .user = user};
-	uint32_t line = snapshot_line_of(s, cursor), anchor_line = line / PROMPT_ANCHOR_LINES * PROMPT_ANCHOR_LINES;
+	uint32_t anchor_lines = lines_or(o->layout.anchor_lines, PROMPT_ANCHOR_LINES), suffix_lines = lines_or(o->layout.suffix_lines, PROMPT_SUFFIX_LINES);
+	uint32_t line = snapshot_line_of(s, cursor), anchor_line = line / anchor_lines * anchor_lines;
 	size_t budget = text_budget(o);
 	struct window w = {.heal = cursor - n_healed, .cursor = cursor, .suffix_end = cursor};
 	size_t used = 0;
 	bool whole = false;
 	if (o->has_fim) {
-		uint32_t last = snapshot_lines(s) - 1 - line > PROMPT_SUFFIX_LINES ? line + PROMPT_SUFFIX_LINES : snapshot_lines(s) - 1;
+		uint32_t last = snapshot_lines(s) - 1 - line > suffix_lines ? line + suffix_lines : snapshot_lines(s) - 1;
 		w.suffix_end = snapshot_line_end(s, last);
 		used = tokens_of(&c, cursor, w.suffix_end, budget);
 	}
-	w.cut = used < budget ? prefix_cut(&c, anchor_line, line, w.heal, budget - used, &whole) : 0;
+	w.cut = used < budget ? prefix_cut(&c, anchor_lines, anchor_line, line, w.heal, budget - used, &whole) : 0;
 	if (used >= budget || !whole) { // fixed shares, so that the cut doesn't move when only the suffix changes
 		size_t share = o->has_fim ? budget / SUFFIX_SHARE : 0;
 		if (used > share)
-			w.suffix_end = suffix_end(&c, cursor, line, share);
-		w.cut = prefix_cut(&c, anchor_line, line, w.heal, budget - share, &whole);
+			w.suffix_end = suffix_end(&c, cursor, line, suffix_lines, share);
+		w.cut = prefix_cut(&c, anchor_lines, anchor_line, line, w.heal, budget - share, &whole);
 	}
 	w.anchor = snapshot_line_start(s, anchor_line);
 	if (!o->has_fim)
@@ -134,11 +139,11 @@ enum err window_choose(const struct snapshot *s, size_t cursor, size_t n_healed,
 	return ERR_OK;
 }
 
-// The end of the last anchor block up to which [begin, …) has at most `limit` tokens.
-static size_t file_end(struct counter *c, size_t begin, size_t limit) {
+// The end of the last anchor block up to which [begin, …) has at most `limit` tokens; of the one that holds line last_line at most.
+static size_t file_end(struct counter *c, size_t begin, uint32_t last_line, size_t limit) {
 	uint32_t n_lines = snapshot_lines(c->s);
 	size_t end = begin, used = 0;
-	for (uint32_t line = snapshot_line_of(c->s, begin); line < n_lines; line += PROMPT_ANCHOR_LINES) {
+	for (uint32_t line = snapshot_line_of(c->s, begin); line < n_lines && line <= last_line; line += PROMPT_ANCHOR_LINES) {
 		size_t next = line + PROMPT_ANCHOR_LINES < n_lines ? snapshot_line_start(c->s, line + PROMPT_ANCHOR_LINES) : snapshot_bytes(c->s);
 		used += tokens_of(c, end, next, limit - used);
 		if (used > limit)
@@ -148,7 +153,7 @@ static size_t file_end(struct counter *c, size_t begin, size_t limit) {
 	return end;
 }
 
-enum err window_file(const struct snapshot *s, size_t cursor, const struct prompt_options *o, prompt_count_tokens *count, void *user,
+enum err window_file(const struct snapshot *s, size_t cursor, uint32_t ahead_lines, const struct prompt_options *o, prompt_count_tokens *count, void *user,
                      size_t *begin, size_t *end) {
 	struct window w;
 	enum err e = window_choose(s, cursor, 0, o, count, user, &w);
@@ -157,7 +162,7 @@ enum err window_file(const struct snapshot *s, size_t cursor, const struct promp
 	struct counter c = {.s = s, .count = count, .user = user};
 	size_t budget = text_budget(o);
 	*begin = w.cut;
-	*end = file_end(&c, w.cut, budget - (o->has_fim && w.cut ? budget / SUFFIX_SHARE : 0));
+	*end = file_end(&c, w.cut, ahead_lines ? snapshot_line_of(s, cursor) + ahead_lines : UINT32_MAX, budget - (o->has_fim && w.cut ? budget / SUFFIX_SHARE : 0));
 	bool failed = c.text.failed;
 	buf_finish(&c.text);
 	return failed ? ERR_NOMEM : ERR_OK;

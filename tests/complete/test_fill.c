@@ -176,12 +176,15 @@ static void a_window_answers_first(void **state) {
 	assert_int_equal(r->window, true);
 	assert_true(r->prompt_tokens <= 512);
 	wait_quiet(&b);
-	memmove(text + LINE(text, 120) + 9, text + LINE(text, 120) + 8, strlen(text + LINE(text, 120) + 8) + 1);
-	text[LINE(text, 120) + 8] = 'a';
-	r = ask(&b, text, LINE(text, 120) + 9, 1, &a);
+	char *typed = malloc(strlen(text) + 2);
+	assert_non_null(typed);
+	sprintf(typed, "%.*sa%s", (int)(LINE(text, 120) + 9), text, text + LINE(text, 120) + 9);
+	r = ask(&b, typed, LINE(typed, 120) + 10, 1, &a);
 	assert_int_equal(r->window, false);
 	assert_true(r->background_tokens > 1000);
 	assert_true(r->hit_tokens >= 112 * 14 - 2);
+	assert_true(r->new_tokens < 16);
+	free(typed);
 	free(text);
 	bench_close(&b);
 }

@@ -1,276 +1,76 @@
 // SPDX-License-Identifier: MIT
-// Deadlines and superseding on tiny models: what is shown in time is whole lines of the full answer, and keys that come faster than a prefill neither stop
-// it nor make it begin again.
+// The arithmetic of prefill speed: what was measured is predicted, in between and beyond, and windows follow from it.
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "../model/lab.h"
-#include "base/clock.h"
-#include "typist.h"
+#include "complete/pace.h"
 
-static const char block[] = "def ab(c):\n    return c\n\n\ndef fa(abc):\n    ";
-
-struct desk {
-	struct parser_worker *parser;
-	struct completer *completer;
-};
-
-static void desk_open(struct desk *d, const struct engine_options *o) {
-	struct err_msg msg;
-	assert_int_equal(parser_worker_create(&d->parser), ERR_OK);
-	if (completer_create(o, d->parser, &d->completer, &msg) != ERR_OK)
-		fail_msg("%s", msg.text);
+// A machine whose tokens cost `base` µs and `slope` µs for each token before them, measured over a file of n_tokens in steps of 128.
+static struct pace measured(double base, double slope, size_t n_tokens) {
+	struct pace p = {0};
+	for (size_t at = 0; at + 128 <= n_tokens; at += 128)
+		pace_measure(&p, at, 128, (int64_t)(128 * (base + slope * ((double)at + 64))));
+	return p;
 }
 
-static void desk_close(struct desk *d) {
-	completer_destroy(d->completer);
-	parser_worker_destroy(d->parser);
+static void near(double found, double wanted) {
+	if (found < wanted * 0.97 || found > wanted * 1.03)
+		fail_msg("%f, wanted %f", found, wanted);
 }
 
-static void ask(struct desk *d, const char *text, enum complete_trigger trigger, int64_t age_us, struct complete_result *out) {
-	struct snapshot *snap = snapshot_create(text, strlen(text), true);
-	struct complete_request r = {.snapshot = snap, .offset = strlen(text), .trigger = trigger, .received_us = clock_us() - age_us};
-	complete_run(d->completer, &r, out);
-	snapshot_unref(snap);
-}
-
-// A model whose answer to `block` has at least three lines.
-static const char *talkative_model(struct engine_options *o, struct complete_result *full, const char *(*write)(uint64_t)) {
-	for (uint64_t seed = 1; seed < 60; seed++) {
-		const char *path = write(seed);
-		struct desk d;
-		*o = typist_options(path);
-		desk_open(&d, o);
-		ask(&d, block, TRIGGER_INVOKED, 0, full);
-		desk_close(&d);
-		int n_lines = 0;
-		for (size_t i = 0; i < full->suggestion.text_bytes; i++)
-			n_lines += full->suggestion.text[i] == '\n';
-		if (n_lines >= 2)
-			return path;
-		complete_result_finish(full);
-		unlink(path);
-	}
-	fail_msg("no seed gives a long answer");
-	return NULL;
-}
-
-static bool whole_lines_of(const struct suggestion *part, const struct suggestion *full) {
-	return part->text_bytes <= full->text_bytes && !memcmp(part->text, full->text, part->text_bytes) &&
-	       (part->text_bytes == 0 || part->text_bytes == full->text_bytes || full->text[part->text_bytes] == '\n');
-}
-
-static void each_kind_has_its_deadline(void **state) {
+static void a_line_is_found(void **state) {
 	(void)state;
-	struct engine_options o;
-	struct complete_result full, r;
-	const char *path = talkative_model(&o, &full, typist_model);
-	const struct {
-		int deadline_ms, age_ms;
-		enum complete_trigger trigger;
-		bool late;
-	} cases[] = {
-		{DEADLINE_BY_TRIGGER, 3000, TRIGGER_AUTOMATIC, true}, {DEADLINE_BY_TRIGGER, 3000, TRIGGER_INVOKED, false},
-		{DEADLINE_BY_TRIGGER, 10500, TRIGGER_INVOKED, true},  {5000, 3000, TRIGGER_INVOKED, false},
-		{5000, 5500, TRIGGER_AUTOMATIC, true},                {5000, 5500, TRIGGER_INVOKED, true},
-		{0, 3600000, TRIGGER_AUTOMATIC, false},               {0, 3600000, TRIGGER_INVOKED, false},
-	};
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct desk d;
-		o.deadline_ms = cases[i].deadline_ms;
-		desk_open(&d, &o);
-		ask(&d, block, cases[i].trigger, (int64_t)cases[i].age_ms * 1000, &r);
-		assert_int_equal(r.outcome, cases[i].late ? OUTCOME_EMPTY : OUTCOME_SHOWN);
-		assert_int_equal(r.stop, cases[i].late ? STOP_DEADLINE : full.stop);
-		complete_result_finish(&r);
-		desk_close(&d);
-	}
-	complete_result_finish(&full);
-	unlink(path);
+	struct pace p = measured(1500, 0.5, 4096);
+	near(pace_predict_us(&p, 0, 512), 512 * (1500 + 0.5 * 256));
+	near(pace_predict_us(&p, 3800, 200), 200 * (1500 + 0.5 * 3900));
+	near(pace_predict_us(&p, 8000, 100), 100 * (1500 + 0.5 * 8050));
 }
 
-static void half_of_it_ends_a_block_with_its_line(void **state) {
+static void one_average_serves_both(void **state) {
 	(void)state;
-	struct engine_options o;
-	struct complete_result full, r;
-	struct desk d;
-	const char *path = talkative_model(&o, &full, typist_model);
-	o.deadline_ms = 600000;
-	desk_open(&d, &o);
-	ask(&d, block, TRIGGER_AUTOMATIC, 301000000, &r);
-	assert_int_equal(r.stop, STOP_SOFT_DEADLINE);
-	assert_int_equal(r.outcome, OUTCOME_SHOWN);
-	assert_null(memchr(r.suggestion.text, '\n', r.suggestion.text_bytes));
-	assert_true(whole_lines_of(&r.suggestion, &full.suggestion));
-	complete_result_finish(&r);
-	ask(&d, block, TRIGGER_INVOKED, 301000000, &r); // only for those that nobody asked for
-	assert_int_equal(r.stop, full.stop);
-	assert_int_equal(r.suggestion.text_bytes, full.suggestion.text_bytes);
-	complete_result_finish(&r);
-	desk_close(&d);
-	complete_result_finish(&full);
-	unlink(path);
+	struct pace shallow = measured(1500, 0.5, 900), deep = {0};
+	assert_true(pace_predict_us(&shallow, 5000, 100) == pace_predict_us(&shallow, 0, 100));
+	pace_measure(&deep, 4000, 128, 128 * 4000);
+	near(pace_predict_us(&deep, 0, 100), 100 * 4000);
 }
 
-// Deadlines that fall anywhere into prefill and decoding.
-static void what_is_ready_is_whole_lines(void **state) {
+static void nonsense_is_harmless(void **state) {
 	(void)state;
-	struct engine_options o;
-	struct complete_result full, r;
-	const char *path = talkative_model(&o, &full, typist_slow_model);
-	o.cpu_flags = typist_slow_flags();
-	for (int ms = 10, n_cut = 0; n_cut == 0 || ms < 1000; ms += ms / 4) {
-		struct desk d;
-		o.deadline_ms = ms;
-		desk_open(&d, &o);
-		ask(&d, block, TRIGGER_INVOKED, 0, &r);
-		assert_true(r.stop == STOP_DEADLINE || r.stop == full.stop);
-		assert_true(whole_lines_of(&r.suggestion, &full.suggestion));
-		n_cut += r.stop == STOP_DEADLINE;
-		bool done = r.stop == full.stop;
-		complete_result_finish(&r);
-		desk_close(&d);
-		if (done)
-			break;
-	}
-	complete_result_finish(&full);
-	unlink(path);
+	struct pace p = {0};
+	near(pace_predict_us(&p, 0, 128), 1e6); // nothing measured
+	pace_measure(&p, 0, 47, 1000);
+	pace_measure(&p, 0, 128, 0);
+	pace_measure(&p, 0, 128, -5);
+	near(pace_predict_us(&p, 0, 128), 1e6);
+	pace_measure(&p, 0, 128, 128 * 4000); // deep ones cheaper than shallow ones: no line through them
+	pace_measure(&p, 4000, 128, 128 * 1000);
+	near(pace_predict_us(&p, 0, 100), 100 * 4000);
+	near(pace_predict_us(&p, 4000, 100), 100 * 1000);
+	struct pace steep = {{1000, 9000}, {600, 1200}}; // a line that would be below zero at the start
+	assert_true(pace_predict_us(&steep, 0, 100) >= 100 * 500);
+	near(pace_predict_us(&p, 0, 0), 0);
 }
 
-// --- superseding
-
-struct answer {
-	_Atomic int n_answers;
-	struct complete_result result; // without the text
-};
-
-static void take_answer(void *user, const struct complete_result *r) {
-	struct answer *a = user;
-	a->result = *r;
-	atomic_fetch_add(&a->n_answers, 1);
-}
-
-static void take_loaded(void *user, enum err err, const struct err_msg *msg, const struct model_info *info) {
-	(void)msg, (void)info;
-	assert_int_equal(err, ERR_OK);
-	atomic_store((_Atomic int *)user, 1);
-}
-
-static void sleep_ms(long ms) {
-	nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
-}
-
-static void wait_answer(struct answer *a) {
-	for (int i = 0; i < 600000 && atomic_load(&a->n_answers) == 0; i++)
-		sleep_ms(1);
-	assert_int_equal(atomic_load(&a->n_answers), 1);
-}
-
-// A key every 80 ms while the prefill takes seconds. Nothing is evaluated twice, so the keys did not set it back.
-static void keys_do_not_stop_a_prefill(void **state) {
+static void windows_follow(void **state) {
 	(void)state;
-	enum { N_KEYS = 24 };
-	const char *path = typist_slower_model(1);
-	struct engine_options o = typist_options(path);
-	struct parser_worker *parser;
-	struct engine *engine;
-	struct answer answers[N_KEYS] = {0};
-	_Atomic int loaded = 0;
-	o.cpu_flags = typist_slow_flags();
-	o.chunk_tokens = 64;
-	char text[512] = "";
-	for (int i = 0; i < 10; i++)
-		snprintf(text + strlen(text), sizeof text - strlen(text), "def f_%d(value):\n    return %d\n", i, i);
-	assert_int_equal(parser_worker_create(&parser), ERR_OK);
-	assert_int_equal(engine_create(&o, parser, take_loaded, &loaded, &engine), ERR_OK);
-	while (!atomic_load(&loaded))
-		sleep_ms(1);
-	strcat(text, "abc = ");
-	for (int i = 0; i < N_KEYS; i++) {
-		strcat(text, i % 6 == 5 ? " " : "a");
-		struct snapshot *s = snapshot_create(text, strlen(text), true);
-		struct complete_request r = {.snapshot = s, .offset = strlen(text), .trigger = TRIGGER_AUTOMATIC, .received_us = clock_us()};
-		assert_true(engine_submit(engine, &r, 1, take_answer, &answers[i]) > 0);
-		snapshot_unref(s);
-		sleep_ms(80);
-	}
-	wait_answer(&answers[N_KEYS - 1]);
-	int n_new = 0, n_superseded = 0, n_kept = 0;
-	for (int i = 0; i < N_KEYS; i++) {
-		wait_answer(&answers[i]);
-		n_superseded += answers[i].result.outcome == OUTCOME_SUPERSEDED;
-		n_new += answers[i].result.new_tokens;
-		n_kept += i < N_KEYS - 1 ? answers[i].result.new_tokens : 0;
-	}
-	const struct complete_result *last = &answers[N_KEYS - 1].result;
-	print_message("%d of %d superseded, %d tokens evaluated for prompts of %d\n", n_superseded, N_KEYS, n_new, last->prompt_tokens);
-	assert_true(last->outcome == OUTCOME_SHOWN || last->outcome == OUTCOME_EMPTY);
-	assert_true(n_superseded > 0);
-	assert_true(n_kept >= o.chunk_tokens);
-	assert_true(n_new <= last->prompt_tokens + 2 * N_KEYS); // a token typed is a token; healed ones are evaluated as generated
-	engine_destroy(engine);
-	parser_worker_destroy(parser);
-	unlink(path);
-}
-
-// Editors cancel before they ask again: every prefill is cut hard, and what is kept of it must grow until it gets on.
-static void cancels_do_not_stop_a_prefill(void **state) {
-	(void)state;
-	enum { N_KEYS = 40 };
-	const char *path = typist_slower_model(2);
-	struct engine_options o = typist_options(path);
-	struct parser_worker *parser;
-	struct engine *engine;
-	struct answer answers[N_KEYS] = {0};
-	_Atomic int loaded = 0;
-	o.cpu_flags = typist_slow_flags();
-	o.chunk_tokens = 128;
-	char text[512] = "";
-	for (int i = 0; i < 10; i++)
-		snprintf(text + strlen(text), sizeof text - strlen(text), "def f_%d(value):\n    return %d\n", i, i);
-	assert_int_equal(parser_worker_create(&parser), ERR_OK);
-	assert_int_equal(engine_create(&o, parser, take_loaded, &loaded, &engine), ERR_OK);
-	while (!atomic_load(&loaded))
-		sleep_ms(1);
-	int n_kept = 0;
-	for (int i = 0; i < N_KEYS; i++) {
-		strcat(text, "a");
-		struct snapshot *s = snapshot_create(text, strlen(text), true);
-		struct complete_request r = {.snapshot = s, .offset = strlen(text), .trigger = TRIGGER_AUTOMATIC, .received_us = clock_us()};
-		uint64_t ticket = engine_submit(engine, &r, 1, take_answer, &answers[i]);
-		snapshot_unref(s);
-		sleep_ms(60 * lab_fewer());
-		if (i < N_KEYS - 1)
-			engine_cancel(engine, ticket);
-		wait_answer(&answers[i]);
-		n_kept += i < N_KEYS - 1 ? answers[i].result.new_tokens : 0;
-	}
-	const struct complete_result *last = &answers[N_KEYS - 1].result;
-	print_message("%d tokens of %d were kept of cancelled prefills\n", n_kept, last->prompt_tokens);
-	assert_true(n_kept > 0);
-	assert_true(n_kept + last->new_tokens <= last->prompt_tokens + 2 * N_KEYS);
-	engine_destroy(engine);
-	parser_worker_destroy(parser);
-	unlink(path);
+	struct pace none = {0}, fast = measured(1400, 0.3, 4096), slow = measured(12000, 1, 4096), slowest = measured(1e6, 0, 4096);
+	assert_int_equal(pace_window_tokens(&none, 2500000), 192);
+	assert_int_equal(pace_window_tokens(&fast, 2500000), 512); // however slow its deep places are
+	assert_int_equal(pace_window_tokens(&slow, 2500000), 96);
+	assert_int_equal(pace_window_tokens(&slowest, 2500000), 96);
+	assert_int_equal(pace_window_tokens(&fast, 500000), 192); // the time left counts
+	assert_false(pace_is_slow(&fast, 0, 900, 10000000));
+	assert_true(pace_is_slow(&fast, 7000, 900, 10000000));
 }
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_kind_has_its_deadline),
-		cmocka_unit_test(half_of_it_ends_a_block_with_its_line),
-		cmocka_unit_test(what_is_ready_is_whole_lines),
-		cmocka_unit_test(keys_do_not_stop_a_prefill),
-		cmocka_unit_test(cancels_do_not_stop_a_prefill),
+		cmocka_unit_test(a_line_is_found), cmocka_unit_test(one_average_serves_both), cmocka_unit_test(nonsense_is_harmless), cmocka_unit_test(windows_follow),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -355,7 +355,7 @@ static void check_file_prompt(const char *text, bool whole) {
 	for (size_t at = 0; at < n; at += n / 37) {
 		struct counted c = {0};
 		struct prompt file, p;
-		assert_int_equal(prompt_build_file(s, at, &FIM, count_tokens, &c, &file, NULL), ERR_OK);
+		assert_int_equal(prompt_build_file(s, at, 0, &FIM, count_tokens, &c, &file, NULL), ERR_OK);
 		build(s, at, &FIM, &p);
 		check_budget(&file, FIM.budget_tokens);
 		char *all = part(&file, PROMPT_FIM_PREFIX), *prefix = part(&p, PROMPT_FIM_PREFIX);
@@ -372,11 +372,56 @@ static void check_file_prompt(const char *text, bool whole) {
 	snapshot_unref(s);
 }
 
+// As far as ahead_lines behind the cursor, to the next anchor.
+static void check_file_ahead(const char *text, uint32_t ahead_lines) {
+	struct snapshot *s = snapshot_create(text, strlen(text), false);
+	for (size_t at = 0; at < strlen(text); at += strlen(text) / 23) {
+		struct counted c = {0};
+		struct prompt all, near;
+		assert_int_equal(prompt_build_file(s, at, 0, &FIM, count_tokens, &c, &all, NULL), ERR_OK);
+		assert_int_equal(prompt_build_file(s, at, ahead_lines, &FIM, count_tokens, &c, &near, NULL), ERR_OK);
+		char *whole = part(&all, PROMPT_FIM_PREFIX), *some = part(&near, PROMPT_FIM_PREFIX);
+		assert_memory_equal(whole, some, strlen(some));
+		uint32_t last = (snapshot_line_of(s, at) + ahead_lines) / PROMPT_ANCHOR_LINES * PROMPT_ANCHOR_LINES + PROMPT_ANCHOR_LINES;
+		size_t begin = (size_t)(strstr(text, some) - text), end = last < snapshot_lines(s) ? snapshot_line_start(s, last) : strlen(text);
+		assert_int_equal(strlen(some), end - begin < strlen(whole) ? end - begin : strlen(whole));
+		free(whole);
+		free(some);
+		prompt_finish(&all);
+		prompt_finish(&near);
+	}
+	snapshot_unref(s);
+}
+
+// Another anchor and suffix than the default.
+static void test_other_layout(void **state) {
+	(void)state;
+	char *text = numbered(200, "\n");
+	struct snapshot *s = snapshot_create(text, strlen(text), false);
+	for (uint32_t line = 0; line < 190; line += 7) {
+		struct prompt_options o = FIM;
+		struct prompt p;
+		o.budget_tokens = 100000;
+		o.layout = (struct prompt_layout){.anchor_lines = 8, .suffix_lines = 4};
+		build(s, snapshot_line_start(s, line), &o, &p);
+		char *prefix = part(&p, PROMPT_FIM_PREFIX), *suffix = part(&p, PROMPT_FIM_SUFFIX);
+		assert_int_equal(strlen(prefix), snapshot_line_start(s, line / 8 * 8));
+		assert_int_equal(strlen(suffix), snapshot_line_end(s, line + 4) - snapshot_line_start(s, line));
+		free(prefix);
+		free(suffix);
+		prompt_finish(&p);
+	}
+	snapshot_unref(s);
+	free(text);
+}
+
 static void test_file_prompt(void **state) {
 	(void)state;
 	char *text = numbered(200, "\n"), *large = numbered(3000, "\n");
 	check_file_prompt(text, true);
 	check_file_prompt(large, false);
+	check_file_ahead(text, 60);
+	check_file_ahead(large, 20);
 	free(text);
 	free(large);
 }
@@ -385,7 +430,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_healing), cmocka_unit_test(test_long_runs_are_not_healed), cmocka_unit_test(test_layout), cmocka_unit_test(test_edges_of_the_text),
 		cmocka_unit_test(test_crlf), cmocka_unit_test(test_budget_cuts_in_coarse_steps), cmocka_unit_test(test_tight_budgets), cmocka_unit_test(test_huge_line),
-		cmocka_unit_test(test_extent), cmocka_unit_test(test_file_prompt), cmocka_unit_test(test_pure),
+		cmocka_unit_test(test_extent), cmocka_unit_test(test_file_prompt), cmocka_unit_test(test_other_layout), cmocka_unit_test(test_pure),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
