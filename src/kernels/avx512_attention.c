@@ -14,6 +14,7 @@
 #define DIRECT_ROWS 28
 #define TILE_ROWS 14
 #define WIDE_ROWS 6 // rows of a tile with four vectors
+#define FETCH_BYTES 256 // of K and of V of the next unit, prefetched for each tile
 #define LANES 32    // of a tile with two vectors
 #define UNIT_BLOCKS (KV_UNIT_TOKENS / KV_BLOCK_TOKENS)
 _Static_assert(LANES == KV_BLOCK_TOKENS, "a block's positions are the lanes of a tile");
@@ -31,7 +32,11 @@ struct attend {
 	bool converted;   // the unit is in unit_k and unit_v
 	enum kv_type type; // of the elements that k and v point at
 	const void *k[UNIT_BLOCKS], *v[UNIT_BLOCKS]; // blocks of the unit at hand
-	const void *v_ahead[UNIT_BLOCKS], *k_ahead[UNIT_BLOCKS]; // in the file's type: V of this unit, K of the next
+	const void *v_ahead[UNIT_BLOCKS], *k_ahead[UNIT_BLOCKS]; // what a tile that converts prefetches: V of this unit, K of the next
+	const void *const *next_k, *const *next_v; // [n_next] blocks of the next unit, which other tiles fetch to L2 bit by bit
+	int n_next;
+	size_t fetched_bytes; // of each of them; and the block at hand
+	int fetched_block;
 };
 
 // c[R][lanes] = x[R][n] · m[n][lanes], one ascending chain per output. m lies in pieces of piece_rows rows. Strides in elements.
@@ -199,6 +204,11 @@ static void load_unit(struct attend *s, int p0, int n_blocks, int n_rows) {
 	int n_left = (a->pos[a->n_rows - 1] - p0) / KV_BLOCK_TOKENS + 1; // blocks from here to the end
 	s->converted = a->kv_type != KV_F32 && n_rows > DIRECT_ROWS;
 	s->type = s->converted ? KV_F32 : a->kv_type;
+	s->next_k = k + UNIT_BLOCKS;
+	s->next_v = v + UNIT_BLOCKS;
+	s->n_next = min_int(n_left - UNIT_BLOCKS, UNIT_BLOCKS);
+	s->fetched_bytes = 0;
+	s->fetched_block = 0;
 	size_t n = s->d * KV_BLOCK_TOKENS;
 	for (int b = 0; b < n_blocks; b++) {
 		s->k[b] = s->converted ? s->unit_k + (size_t)b * n : k[b];
@@ -208,6 +218,22 @@ static void load_unit(struct attend *s, int p0, int n_blocks, int n_rows) {
 		if (s->converted)
 			convert_block(s, k[b], v[b], b);
 	}
+}
+
+// Fetches a little of the next unit, which is converted in one go: called for each tile.
+static void fetch_next(struct attend *s) {
+	if (!s->converted || s->fetched_block >= s->n_next)
+		return;
+	const char *k = (const char *)s->next_k[s->fetched_block] + s->fetched_bytes, *v = (const char *)s->next_v[s->fetched_block] + s->fetched_bytes;
+	for (size_t i = 0; i < FETCH_BYTES; i += 64) {
+		_mm_prefetch(k + i, _MM_HINT_T1);
+		_mm_prefetch(v + i, _MM_HINT_T1);
+	}
+	s->fetched_bytes += FETCH_BYTES;
+	if (s->fetched_bytes < s->d * KV_BLOCK_TOKENS * elem_bytes(s->a->kv_type))
+		return;
+	s->fetched_bytes = 0;
+	s->fetched_block++;
 }
 
 // Scores of the tiles from `tile` against blocks b and, if `wide`, b + 1.
@@ -222,6 +248,7 @@ static void score_tiles_of(struct attend *s, int tile, int b, bool wide) {
 		int row = tile_begin(n_rows, tile), R = tile_begin(n_rows, tile + 1) - row;
 		m.x = s->q + (size_t)row * s->d;
 		m.c = s->w + (size_t)row * KV_UNIT_TOKENS + b * KV_BLOCK_TOKENS;
+		fetch_next(s);
 		score_tiles[s->type][wide][R - 1](&m);
 	}
 }
@@ -328,6 +355,7 @@ static void weigh_values(struct attend *s, int row, int end, int n) {
 			int r = row + tile_begin(n_rows, tile), R = row + tile_begin(n_rows, tile + 1) - r;
 			m.x = s->w + (size_t)r * KV_UNIT_TOKENS;
 			m.c = s->o + (size_t)r * s->d + d;
+			fetch_next(s);
 			weigh_tiles[s->type][wide][R - 1](&m);
 		}
 	}

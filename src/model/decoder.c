@@ -355,23 +355,23 @@ static void attend_rows(const struct pass *p, int kv_head, int head, int n_heads
 	});
 }
 
-// Items are (KV head, group of tokens, part of the query heads); query heads are split only where threads would idle otherwise.
+// Items are (KV head, group of tokens, part of the query heads); query heads are split only where threads would idle otherwise. Groups are of nearly
+// equal size, and every other head takes them in reverse, since later ones look at more positions.
 static void attend(void *arg, int i_thread, int n_threads) {
 	const struct pass *p = arg;
 	const struct model_info *i = p->d->info;
 	int heads = i->n_head / i->n_head_kv; // query heads that share a KV head
-	int n_tokens = p->c->n_tokens - p->first;
-	int group = p->d->max_rows / heads;
-	int n_groups = (n_tokens + group - 1) / group;
+	int n_tokens = p->c->n_tokens - p->first, most = p->d->max_rows / heads;
+	int n_groups = (n_tokens + most - 1) / most;
 	int n_parts = (n_threads + i->n_head_kv * n_groups - 1) / (i->n_head_kv * n_groups);
 	n_parts = at_most(n_parts, heads);
 	int n_items = i->n_head_kv * n_groups * n_parts;
 	for (int item = i_thread; item < n_items && !cancelled(p); item += n_threads) {
-		int part = item % n_parts, first = item / n_parts % n_groups * group, kv_head = item / n_parts / n_groups;
-		int begin, end;
+		int part = item % n_parts, group = item / n_parts % n_groups, kv_head = item / n_parts / n_groups;
+		int begin, end, first, last;
 		pool_split(heads, 1, part, n_parts, &begin, &end);
-		attend_rows(p, kv_head, kv_head * heads + begin, end - begin, p->first + first, at_most(n_tokens - first, group),
-		            &p->d->lanes[i_thread]);
+		pool_split(n_tokens, 1, kv_head % 2 ? n_groups - 1 - group : group, n_groups, &first, &last);
+		attend_rows(p, kv_head, kv_head * heads + begin, end - begin, p->first + first, last - first, &p->d->lanes[i_thread]);
 	}
 }
 

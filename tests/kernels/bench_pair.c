@@ -63,7 +63,7 @@ static void bench_attention(const struct kernels *const set[2], int d, int heads
 	struct rng g = {1};
 	int n_rows = heads * n_tokens, n_blocks = (n_ctx + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
 	size_t block_bytes = (size_t)d * KV_BLOCK_TOKENS * 2;
-	int n_copies = n_tokens > 1 ? 1 : (int)((64u << 20) / (2 * block_bytes * (size_t)n_blocks)) + 1;
+	int n_copies = (int)((64u << 20) / (2 * block_bytes * (size_t)n_blocks)) + 1;
 	size_t n_pieces = (size_t)n_copies * 2 * (size_t)n_blocks;
 	uint8_t *kv = alloc_bytes(n_pieces * block_bytes);
 	for (size_t i = 0; i < n_pieces * block_bytes / 2; i++)
