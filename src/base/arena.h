@@ -16,7 +16,7 @@ struct arena {
 	size_t used_bytes;
 };
 
-// Allocates `cap_bytes` at once (zeroed). ERR_NOMEM if there is none.
+// Allocates `cap_bytes` at once (zeroed; large ones become resident as they are written, see pages.h). ERR_NOMEM if there is none.
 enum err arena_init(struct arena *a, size_t cap_bytes) ERR_MUST_CHECK;
 // Frees the block; all pointers into it die. Accepts a zeroed arena.
 void arena_finish(struct arena *a);

@@ -35,10 +35,9 @@ void complete_result_finish(struct complete_result *r) {
 // --- life
 
 static enum err create_parts(struct completer *c, const char *model_path, struct err_msg *msg) {
-	enum err e = model_open(model_path, kernels_get(c->options.cpu_flags), &c->model, msg);
+	enum err e = model_open_prefetching(model_path, kernels_get(c->options.cpu_flags), &c->model, msg);
 	if (e != ERR_OK)
 		return e;
-	model_prefetch(c->model);
 	c->context_tokens = completer_context_tokens(c->model, &c->options);
 	if (pool_create(c->options.n_threads > 0 ? c->options.n_threads : cpu_count(), &c->pool) != ERR_OK)
 		return err_set(msg, ERR_NOMEM, "cannot start %d worker threads: lower --threads", c->options.n_threads);

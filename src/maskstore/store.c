@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The exact tier: one reserved range of addresses cut into equal blocks, a stack of freed ones, and a count of pins each.
 //
-// The range is reserved without memory behind it; a block's pages come when it is first written, so a block that was never handed out
-// reads as zeros and costs nothing. Freed blocks keep their pages and are handed out again first (last freed, first used), so the
+// The range is reserved without memory behind it; pages come when a block is first written (2 MB at a time where the system has large pages, since
+// restoring a file's blocks on small ones costs as much in faults as in work), so a block that was never handed out reads as zeros and costs next to nothing. Freed blocks keep their pages and are handed out again first (last freed, first used), so the
 // resident size is the largest number of blocks that were ever in use.
 //
 // Invariants: those of maskstore.h. Blocks [0, n_fresh) were handed out at least once; of them the FREE ones are exactly the stack
@@ -13,7 +13,8 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+
+#include "base/pages.h"
 
 size_t maskstore_block_bytes(const struct maskstore_geometry *g) {
 	if (g->n_layer < 1 || g->n_head_kv < 1 || g->head_dim < 1 || kv_type_bytes(g->kv_type) < 1)
@@ -29,14 +30,14 @@ static enum err reserve(struct maskstore *ms, struct err_msg *msg) {
 	size_t n_bytes = 0;
 	if (__builtin_mul_overflow((size_t)ms->n_blocks_max, ms->block_bytes, &n_bytes))
 		return err_set(msg, ERR_NOMEM, "KV budget of %zu bytes exceeds the address space", ms->budget_bytes);
-	void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED)
+	void *p = pages_alloc(n_bytes);
+	if (!p)
 		return err_set(msg, ERR_NOMEM, "cannot reserve %zu bytes of addresses for the KV cache: lower its budget", n_bytes);
 	ms->base = p;
 	ms->blocks = calloc(ms->n_blocks_max, sizeof ms->blocks[0]);
 	if (ms->blocks)
 		return ERR_OK;
-	munmap(p, n_bytes);
+	pages_free(p, n_bytes);
 	return err_set(msg, ERR_NOMEM, "no memory for the table of %u KV blocks: lower the budget", ms->n_blocks_max);
 }
 
@@ -71,7 +72,7 @@ void maskstore_destroy(struct maskstore *ms) {
 	if (!ms)
 		return;
 	assert(ms->n_pinned == 0);
-	munmap(ms->base, (size_t)ms->n_blocks_max * ms->block_bytes);
+	pages_free(ms->base, (size_t)ms->n_blocks_max * ms->block_bytes);
 	pthread_mutex_destroy(&ms->lock);
 	free(ms->blocks);
 	free(ms);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/utf8.h"
 
 #define MAX_PIECE_BYTES (1u << 30)
@@ -22,7 +23,7 @@ struct bpe_symbol {
 };
 
 struct bpe_candidate {
-	uint64_t order; // rank << 32 | index of the left symbol
+	uint64_t order; // (rank + 1) << 32 | index of the left symbol
 	uint32_t slot;  // of the rule
 };
 
@@ -32,70 +33,115 @@ static uint64_t make_pair(token_id left, token_id right) {
 	return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-// The slot that holds the rule of this pair, or the empty one where it belongs.
-static size_t find_slot(const struct bpe *b, uint64_t pair) {
+static size_t first_slot(const struct bpe *b, uint64_t pair) {
 	uint64_t h = pair * 0x9e3779b97f4a7c15u; // 2^64 / golden ratio: its high bits depend on all bits of the pair
-	size_t i = (size_t)(h >> 32);
-	while (b->rules[i & (b->n_slots - 1)].rank != BPE_NO_RANK && b->rules[i & (b->n_slots - 1)].pair != pair)
-		i++;
-	return i & (b->n_slots - 1);
+	return (size_t)(h >> 32) & (b->n_slots - 1);
 }
 
-// Parses "left right" and stores the rule. The texts' alphabet has no blank, so the only one separates them.
-static bool add_rule(struct bpe *b, const struct vocab *v, struct gguf_str text, uint32_t rank, char *joined) {
-	const char *blank = text.len_bytes ? memchr(text.data, ' ', text.len_bytes) : NULL;
-	if (!blank || blank == text.data)
+// The slot that holds the rule of this pair, or the empty one where it belongs.
+static size_t find_slot(const struct bpe *b, uint64_t pair) {
+	size_t i = first_slot(b, pair);
+	while (b->rules[i].rank_plus_1 && b->rules[i].pair != pair)
+		i = (i + 1) & (b->n_slots - 1);
+	return i;
+}
+
+// A rule on its way from the file to its slot.
+struct merge {
+	struct gguf_str left, right;
+	uint64_t left_hash, right_hash;
+	uint64_t pair;
+	token_id result;
+};
+
+// Parses "left right". The texts' alphabet has no blank, so the only one separates them.
+static bool parse_merge(const struct vocab *v, struct gguf_str text, struct merge *m) {
+	size_t n_left = 0;
+	while (n_left < text.len_bytes && text.data[n_left] != ' ')
+		n_left++;
+	if (!n_left || n_left == text.len_bytes)
 		return false;
-	size_t n_left = (size_t)(blank - text.data), n_right = text.len_bytes - n_left - 1;
-	memcpy(joined, text.data, n_left);
-	memcpy(joined + n_left, blank + 1, n_right);
-	token_id left = vocab_find(v, text.data, n_left), right = vocab_find(v, blank + 1, n_right);
-	token_id result = vocab_find(v, joined, n_left + n_right);
+	m->left = (struct gguf_str){text.data, n_left};
+	m->right = (struct gguf_str){text.data + n_left + 1, text.len_bytes - n_left - 1};
+	m->left_hash = vocab_hash(m->left.data, m->left.len_bytes);
+	m->right_hash = vocab_hash(m->right.data, m->right.len_bytes);
+	vocab_prefetch(v, m->left_hash);
+	vocab_prefetch(v, m->right_hash);
+	return true;
+}
+
+static bool is_joined(const struct vocab *v, token_id id, const struct merge *m) {
+	struct gguf_str s = vocab_text(v, id);
+	return s.len_bytes == m->left.len_bytes + m->right.len_bytes && !memcmp(s.data, m->left.data, m->left.len_bytes) &&
+	       !memcmp(s.data + m->left.len_bytes, m->right.data, m->right.len_bytes);
+}
+
+// The token of both texts joined. Files list tokens in the order of the merges that make them, so it is mostly the one after the last.
+static token_id find_joined(const struct vocab *v, const struct merge *m, token_id last, struct buf *joined) {
+	if (!v->has_twins && last + 1 < v->n && is_joined(v, last + 1, m))
+		return last + 1;
+	buf_clear(joined);
+	buf_append(joined, m->left.data, m->left.len_bytes);
+	buf_append(joined, m->right.data, m->right.len_bytes);
+	return joined->failed ? TOKEN_NONE : vocab_find(v, joined->data, joined->len_bytes);
+}
+
+static bool resolve_merge(struct bpe *b, const struct vocab *v, struct merge *m, token_id *last, struct buf *joined) {
+	token_id left = vocab_find_hashed(v, m->left_hash, m->left.data, m->left.len_bytes);
+	token_id right = vocab_find_hashed(v, m->right_hash, m->right.data, m->right.len_bytes);
+	token_id result = find_joined(v, m, *last, joined);
 	if (left == TOKEN_NONE || right == TOKEN_NONE || result == TOKEN_NONE)
 		return false;
 	if (v->special[left] || v->special[right] || v->special[result])
 		return false;
-	struct bpe_rule *r = &b->rules[find_slot(b, make_pair(left, right))];
-	if (r->rank == BPE_NO_RANK)
-		*r = (struct bpe_rule){make_pair(left, right), rank, result};
+	*last = m->result = result;
+	m->pair = make_pair(left, right);
+	__builtin_prefetch(&b->rules[first_slot(b, m->pair)], 1);
 	return true;
 }
 
-static enum err add_rules(struct bpe *b, const struct vocab *v, const struct gguf_str *texts, size_t n, struct err_msg *msg) {
-	size_t longest = 0;
-	for (size_t i = 0; i < n; i++)
-		longest = texts[i].len_bytes > longest ? texts[i].len_bytes : longest;
-	char *joined = malloc(longest + 1);
-	if (!joined)
-		return err_set(msg, ERR_NOMEM, "no memory for the tokenizer");
-	enum err e = ERR_OK;
-	for (size_t i = 0; !e && i < n; i++)
-		if (!add_rule(b, v, texts[i], (uint32_t)i, joined))
-			e = err_set(msg, ERR_FORMAT, "merge %zu of \"tokenizer.ggml.merges\" does not join two normal tokens into a third", i);
-	free(joined);
-	return e;
+#define BATCH 32 // slots of either table asked for ahead
+
+static enum err add_rules(struct bpe *b, const struct vocab *v, struct gguf_strs texts, struct buf *joined, struct err_msg *msg) {
+	struct merge batch[BATCH];
+	token_id last = TOKEN_NONE;
+	for (uint32_t rank = 0, n; texts.n_left; rank += n) {
+		uint32_t n_good = 0;
+		n = texts.n_left < BATCH ? (uint32_t)texts.n_left : BATCH;
+		while (n_good < n && parse_merge(v, gguf_strs_next(&texts), &batch[n_good]))
+			n_good++;
+		for (uint32_t i = 0; i < n_good; i++)
+			if (!resolve_merge(b, v, &batch[i], &last, joined))
+				n_good = i; // ends the loop
+		if (joined->failed)
+			return err_set(msg, ERR_NOMEM, "no memory for the tokenizer");
+		if (n_good < n)
+			return err_set(msg, ERR_FORMAT, "merge %u of \"tokenizer.ggml.merges\" does not join two normal tokens into a third", rank + n_good);
+		for (uint32_t i = 0; i < n; i++) {
+			struct bpe_rule *r = &b->rules[find_slot(b, batch[i].pair)];
+			if (!r->rank_plus_1)
+				*r = (struct bpe_rule){batch[i].pair, rank + i + 1, batch[i].result};
+		}
+	}
+	return ERR_OK;
 }
 
 static enum err read_rules(struct bpe *b, const struct gguf *g, const struct vocab *v, struct err_msg *msg) {
-	enum gguf_type type;
-	size_t n;
-	if (!gguf_get_array(g, "tokenizer.ggml.merges", &type, &n) || type != GGUF_STRING)
+	struct gguf_strs texts;
+	if (!gguf_get_strs(g, "tokenizer.ggml.merges", &texts))
 		return err_set(msg, ERR_FORMAT, "\"tokenizer.ggml.merges\" is missing or not an array of strings");
+	size_t n = texts.n_left;
 	if (n > (1u << 28))
 		return err_set(msg, ERR_FORMAT, "\"tokenizer.ggml.merges\" has %zu entries, which is absurd", n);
 	b->n_slots = 2;
 	while (b->n_slots < n + n / 2)
 		b->n_slots *= 2;
-	b->rules = malloc(b->n_slots * sizeof *b->rules);
-	struct gguf_str *texts = malloc((n ? n : 1) * sizeof *texts);
-	enum err e = ERR_OK;
-	if (!b->rules || !texts)
-		e = err_set(msg, ERR_NOMEM, "no memory for the tokenizer");
-	for (size_t i = 0; !e && i < b->n_slots; i++)
-		b->rules[i].rank = BPE_NO_RANK;
-	if (!e && gguf_get_str_array(g, "tokenizer.ggml.merges", texts, n))
-		e = add_rules(b, v, texts, n, msg);
-	free(texts);
+	if (arena_init(&b->arena, b->n_slots * sizeof *b->rules) != ERR_OK)
+		return err_set(msg, ERR_NOMEM, "no memory for the tokenizer");
+	b->rules = arena_alloc(&b->arena, b->n_slots * sizeof *b->rules);
+	struct buf joined = {0};
+	enum err e = add_rules(b, v, texts, &joined, msg);
+	buf_finish(&joined);
 	return e;
 }
 
@@ -110,7 +156,7 @@ enum err bpe_init(struct bpe *b, const struct gguf *g, const struct vocab *v, st
 }
 
 void bpe_finish(struct bpe *b) {
-	free(b->rules);
+	arena_finish(&b->arena);
 	b->rules = NULL;
 }
 
@@ -141,8 +187,8 @@ static void propose(const struct bpe *b, struct bpe_scratch *s, size_t *n_heap, 
 	if (left < 0 || s->symbols[left].next < 0)
 		return;
 	size_t slot = find_slot(b, make_pair(s->symbols[left].id, s->symbols[s->symbols[left].next].id));
-	if (b->rules[slot].rank != BPE_NO_RANK)
-		push(s->heap, n_heap, (struct bpe_candidate){(uint64_t)b->rules[slot].rank << 32 | (uint32_t)left, (uint32_t)slot});
+	if (b->rules[slot].rank_plus_1)
+		push(s->heap, n_heap, (struct bpe_candidate){(uint64_t)b->rules[slot].rank_plus_1 << 32 | (uint32_t)left, (uint32_t)slot});
 }
 
 static void merge_all(const struct bpe *b, struct bpe_scratch *s, int32_t n_symbols) {

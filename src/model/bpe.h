@@ -6,21 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/err.h"
 #include "model/vocab.h"
 
-// A merge rule in its hash slot.
+// A merge rule in its hash slot; zeroed: empty.
 struct bpe_rule {
-	uint64_t pair;   // left id << 32 | right id
-	uint32_t rank;   // its place in the file; BPE_NO_RANK: the slot is empty
+	uint64_t pair;        // left id << 32 | right id
+	uint32_t rank_plus_1; // its place in the file
 	token_id result;
 };
-#define BPE_NO_RANK UINT32_MAX
 
 struct bpe {
 	token_id byte_token[256]; // TOKEN_NONE where the vocabulary has no token for the byte
-	struct bpe_rule *rules;   // owned hash table
+	struct bpe_rule *rules;   // hash table
 	size_t n_slots;           // a power of two
+	struct arena arena;       // owns it
 };
 
 // Memory for merging, grown as needed; start from {0}. One thread at a time.

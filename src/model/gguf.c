@@ -6,6 +6,7 @@
 // access; models are not edited in place.
 #include "model/gguf.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -222,17 +223,21 @@ static const struct gguf_pair *find_array(const struct gguf *g, const char *key,
 	return p && p->type == GGUF_ARRAY && (p->elem_type == a || p->elem_type == b) && p->n == n ? p : NULL;
 }
 
-bool gguf_get_str_array(const struct gguf *g, const char *key, struct gguf_str *out, size_t n) {
-	const struct gguf_pair *p = find_array(g, key, GGUF_STRING, GGUF_STRING, n);
-	if (!p)
+bool gguf_get_strs(const struct gguf *g, const char *key, struct gguf_strs *out) {
+	const struct gguf_pair *p = find_pair(g, key);
+	if (!p || p->type != GGUF_ARRAY || p->elem_type != GGUF_STRING)
 		return false;
-	const uint8_t *at = p->data; // lengths were checked at open
-	for (size_t i = 0; i < n; i++) {
-		size_t len = (size_t)gguf_load_u64(at);
-		out[i] = (struct gguf_str){(const char *)at + 8, len};
-		at += 8 + len;
-	}
+	*out = (struct gguf_strs){p->data, (size_t)p->n}; // lengths were checked at open
 	return true;
+}
+
+struct gguf_str gguf_strs_next(struct gguf_strs *walk) {
+	assert(walk->n_left > 0);
+	size_t len = (size_t)gguf_load_u64(walk->at);
+	struct gguf_str s = {(const char *)walk->at + 8, len};
+	walk->at += 8 + len;
+	walk->n_left--;
+	return s;
 }
 
 bool gguf_get_i32_array(const struct gguf *g, const char *key, int32_t *out, size_t n) {

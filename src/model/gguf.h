@@ -55,8 +55,15 @@ bool gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out);
 
 // Arrays: number of elements and their type; false if missing or not an array.
 bool gguf_get_array(const struct gguf *g, const char *key, enum gguf_type *type, size_t *n);
-// Copies all n elements of a string array's views into out[n]; false unless it is an array of n strings.
-bool gguf_get_str_array(const struct gguf *g, const char *key, struct gguf_str *out, size_t n);
+// A walk over an array of strings, front to back, without a copy.
+struct gguf_strs {
+	const uint8_t *at; // of the next one, inside the mapping
+	size_t n_left;
+};
+// Starts a walk; false unless the key holds an array of strings.
+bool gguf_get_strs(const struct gguf *g, const char *key, struct gguf_strs *out);
+// The next string; n_left must not be 0.
+struct gguf_str gguf_strs_next(struct gguf_strs *walk);
 // Copies all n elements of an array of u32 or i32 / f32; false otherwise.
 bool gguf_get_i32_array(const struct gguf *g, const char *key, int32_t *out, size_t n);
 bool gguf_get_f32_array(const struct gguf *g, const char *key, float *out, size_t n);

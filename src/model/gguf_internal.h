@@ -55,12 +55,14 @@ static inline uint64_t gguf_load_le(const uint8_t *p, size_t n_bytes) {
 	return v;
 }
 
+// Written out, which compilers turn into one load; of a loop they don't.
 static inline uint32_t gguf_load_u32(const uint8_t *p) {
-	return (uint32_t)gguf_load_le(p, 4);
+	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 static inline uint64_t gguf_load_u64(const uint8_t *p) {
-	return gguf_load_le(p, 8);
+	return (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 | (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40 |
+	       (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56;
 }
 
 // Order of names: by bytes, then by length.

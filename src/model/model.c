@@ -8,14 +8,14 @@
 #include "model/model.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "maskstore/maskstore.h"
 #include "model/gguf.h"
+#include "model/prefetch.h"
 #include "model/weights.h"
 
 // Far above any model that fits a computer of today, low enough that products stay in an int.
@@ -31,6 +31,7 @@ struct model {
 	struct gguf *gguf;
 	struct tokenizer *tokenizer;
 	const struct kernels *kernels;
+	struct prefetch *prefetch; // owned; null: none asked for
 	char *name; // owned, behind info.name
 };
 
@@ -189,8 +190,22 @@ static char *copy_name(const struct gguf *g) {
 	return strdup(slash ? slash + 1 : gguf_path(g));
 }
 
-static enum err build(struct model *m, struct err_msg *msg) {
+// From the first tensor's data to the end of the last one's.
+static struct prefetch *prefetch_tensors(const struct gguf *g) {
+	uintptr_t begin = UINTPTR_MAX, end = 0;
+	for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+		const struct gguf_tensor *t = gguf_tensor_at(g, i);
+		uintptr_t at = (uintptr_t)t->data;
+		begin = at < begin ? at : begin;
+		end = at + t->size_bytes > end ? at + t->size_bytes : end;
+	}
+	return begin < end ? prefetch_start((const void *)begin, end - begin) : NULL;
+}
+
+static enum err build(struct model *m, bool prefetch, struct err_msg *msg) {
 	enum err e = read_info(m->gguf, &m->info, msg);
+	if (e == ERR_OK && prefetch)
+		m->prefetch = prefetch_tensors(m->gguf);
 	if (e == ERR_OK)
 		e = weights_bind(m->gguf, m->kernels, &m->info, &m->weights, msg);
 	if (e == ERR_OK)
@@ -207,14 +222,14 @@ static enum err build(struct model *m, struct err_msg *msg) {
 	return ERR_OK;
 }
 
-enum err model_open(const char *path, const struct kernels *k, struct model **out, struct err_msg *msg) {
+static enum err open_model(const char *path, const struct kernels *k, bool prefetch, struct model **out, struct err_msg *msg) {
 	struct model *m = calloc(1, sizeof *m);
 	if (!m)
 		return err_set(msg, ERR_NOMEM, "%s: no memory for a model", path);
 	m->kernels = k;
 	enum err e = gguf_open(path, &m->gguf, msg);
 	if (e == ERR_OK)
-		e = build(m, msg);
+		e = build(m, prefetch, msg);
 	if (e != ERR_OK) {
 		model_close(m);
 		return e;
@@ -223,9 +238,18 @@ enum err model_open(const char *path, const struct kernels *k, struct model **ou
 	return ERR_OK;
 }
 
+enum err model_open(const char *path, const struct kernels *k, struct model **out, struct err_msg *msg) {
+	return open_model(path, k, false, out, msg);
+}
+
+enum err model_open_prefetching(const char *path, const struct kernels *k, struct model **out, struct err_msg *msg) {
+	return open_model(path, k, true, out, msg);
+}
+
 void model_close(struct model *m) {
 	if (!m)
 		return;
+	prefetch_stop(m->prefetch);
 	tokenizer_destroy(m->tokenizer);
 	weights_finish(&m->weights);
 	if (m->gguf)
@@ -248,14 +272,4 @@ const struct kernels *model_kernels(const struct model *m) {
 
 const struct weights *model_weights(const struct model *m) {
 	return &m->weights;
-}
-
-void model_prefetch(const struct model *m) {
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	for (size_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
-		const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
-		uintptr_t begin = (uintptr_t)t->data / page * page;
-		// Advice only: a refusal changes nothing but speed.
-		(void)madvise((void *)begin, (uintptr_t)t->data + t->size_bytes - begin, MADV_WILLNEED);
-	}
 }

@@ -32,12 +32,12 @@ struct model_info {
 // architecture, ERR_FORMAT for missing tensors or shapes that do not fit; `msg` names file, field, reason and fix.
 // `k` is the kernel set all sessions of the model use.
 enum err model_open(const char *path, const struct kernels *k, struct model **out, struct err_msg *msg) ERR_MUST_CHECK;
+// The same for who is going to evaluate: from the beginning of the call until model_close a thread beside makes the weights resident.
+enum err model_open_prefetching(const char *path, const struct kernels *k, struct model **out, struct err_msg *msg) ERR_MUST_CHECK;
 // All sessions must be destroyed before. Accepts null.
 void model_close(struct model *m);
 const struct model_info *model_info(const struct model *m);
 const struct tokenizer *model_tokenizer(const struct model *m);
 const struct kernels *model_kernels(const struct model *m);
-// Asks the system to read the weights ahead (madvise); returns at once.
-void model_prefetch(const struct model *m);
 
 #endif

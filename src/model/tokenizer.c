@@ -18,9 +18,10 @@ struct tokenizer {
 	struct vocab vocab;
 	struct bpe bpe;
 	struct string_table bytes; // what each token stands for; nothing for special ones
-	token_id *by_beginning;    // owned [n]: ids in the order of beginning_of, ascending in each
-	uint32_t *beginning_at;    // owned [N_BEGINNINGS + 1]: where each begins
-	bool *ends;                // owned [n]
+	token_id *by_beginning;    // [n]: ids in the order of beginning_of, ascending in each
+	uint32_t *beginning_at;    // [N_BEGINNINGS + 1]: where each begins
+	bool *ends;                // [n]
+	struct arena arena;        // owns the tables above
 	struct fim_tokens fim;
 	token_id bos;
 };
@@ -62,13 +63,26 @@ static enum err find_pretokenizer(const struct gguf *g, enum pretokenizer *out, 
 	return err_set(msg, ERR_UNSUPPORTED, "\"tokenizer.ggml.pre\" is none of \"qwen2\" and \"smollm\"; use a Qwen2.5-Coder or SmolLM2 model");
 }
 
-// Decodes all tokens once, so that looking one up costs nothing.
-static enum err build_bytes(struct tokenizer *t, struct err_msg *msg) {
-	int n = t->vocab.n;
-	t->bytes.data = malloc((size_t)t->vocab.text.at[n] + 1); // bytes are never more than their text
-	t->bytes.at = malloc(((size_t)n + 1) * sizeof *t->bytes.at);
-	if (!t->bytes.data || !t->bytes.at)
+#define N_BEGINNINGS (256 * 257)
+
+static enum err make_tables(struct tokenizer *t, struct err_msg *msg) {
+	size_t n = (size_t)t->vocab.n, n_text_bytes = t->vocab.text.at[n];
+	size_t bytes_bytes = n_text_bytes + 1; // bytes are never more than their text
+	size_t at_bytes = (n + 1) * sizeof *t->bytes.at, ids_bytes = (n + 1) * sizeof *t->by_beginning;
+	size_t beginnings_bytes = (N_BEGINNINGS + 2) * sizeof *t->beginning_at, ends_bytes = n * sizeof *t->ends;
+	if (arena_init(&t->arena, arena_size(bytes_bytes) + arena_size(at_bytes) + arena_size(ids_bytes) + arena_size(beginnings_bytes) + arena_size(ends_bytes)))
 		return err_set(msg, ERR_NOMEM, "no memory for the tokenizer");
+	t->bytes.data = arena_alloc(&t->arena, bytes_bytes);
+	t->bytes.at = arena_alloc(&t->arena, at_bytes);
+	t->by_beginning = arena_alloc(&t->arena, ids_bytes);
+	t->beginning_at = arena_alloc(&t->arena, beginnings_bytes);
+	t->ends = arena_alloc(&t->arena, ends_bytes);
+	return ERR_OK;
+}
+
+// Decodes all tokens once, so that looking one up costs nothing.
+static void build_bytes(struct tokenizer *t) {
+	int n = t->vocab.n;
 	uint32_t at = 0;
 	for (token_id id = 0; id < n; id++) {
 		t->bytes.at[id] = at;
@@ -76,12 +90,9 @@ static enum err build_bytes(struct tokenizer *t, struct err_msg *msg) {
 			at += (uint32_t)text_to_bytes(vocab_text(&t->vocab, id), t->bytes.data + at);
 	}
 	t->bytes.at[n] = at;
-	return ERR_OK;
 }
 
 // --- byte trie: a token of one byte is (byte, -1), a longer one (byte, next byte)
-
-#define N_BEGINNINGS (256 * 257)
 
 static size_t beginning_of(uint8_t first, int second) {
 	return (size_t)first * 257 + (size_t)(second + 1);
@@ -95,11 +106,7 @@ static size_t beginning_of_token(const struct tokenizer *t, token_id id) {
 }
 
 // Counts, then places: a sort that keeps ids ascending.
-static enum err build_trie(struct tokenizer *t, struct err_msg *msg) {
-	t->by_beginning = malloc(((size_t)t->vocab.n + 1) * sizeof *t->by_beginning);
-	t->beginning_at = calloc(N_BEGINNINGS + 2, sizeof *t->beginning_at);
-	if (!t->by_beginning || !t->beginning_at)
-		return err_set(msg, ERR_NOMEM, "no memory for the tokenizer");
+static void build_trie(struct tokenizer *t) {
 	uint32_t *at = t->beginning_at + 1; // one ahead while placing, so that in the end each is where it begins
 	for (token_id id = 0; id < t->vocab.n; id++)
 		at[beginning_of_token(t, id)]++;
@@ -109,7 +116,6 @@ static enum err build_trie(struct tokenizer *t, struct err_msg *msg) {
 	}
 	for (token_id id = 0; id < t->vocab.n; id++)
 		t->by_beginning[at[beginning_of_token(t, id)]++] = id;
-	return ERR_OK;
 }
 
 const token_id *tokenizer_beginning(const struct tokenizer *t, uint8_t first, int second, size_t *n) {
@@ -119,9 +125,6 @@ const token_id *tokenizer_beginning(const struct tokenizer *t, uint8_t first, in
 }
 
 static enum err find_specials(struct tokenizer *t, const struct gguf *g, struct err_msg *msg) {
-	t->ends = calloc((size_t)t->vocab.n, sizeof *t->ends);
-	if (!t->ends)
-		return err_set(msg, ERR_NOMEM, "no memory for the tokenizer");
 	enum err e = fim_find(&t->vocab, g, &t->fim, t->ends, msg);
 	bool add_bos = false;
 	t->bos = TOKEN_NONE;
@@ -135,14 +138,16 @@ static enum err build(struct tokenizer *t, const struct gguf *g, struct err_msg 
 	if (!e)
 		e = vocab_init(&t->vocab, g, msg);
 	if (!e)
+		e = make_tables(t, msg);
+	if (!e)
 		e = find_specials(t, g, msg); // before the rules: they may not use special tokens
 	if (!e)
 		e = bpe_init(&t->bpe, g, &t->vocab, msg);
-	if (!e)
-		e = build_bytes(t, msg);
-	if (!e)
-		e = build_trie(t, msg);
-	return e;
+	if (e)
+		return e;
+	build_bytes(t);
+	build_trie(t);
+	return ERR_OK;
 }
 
 enum err tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err_msg *msg) {
@@ -161,11 +166,7 @@ void tokenizer_destroy(struct tokenizer *t) {
 		return;
 	vocab_finish(&t->vocab);
 	bpe_finish(&t->bpe);
-	free(t->bytes.data);
-	free(t->bytes.at);
-	free(t->by_beginning);
-	free(t->beginning_at);
-	free(t->ends);
+	arena_finish(&t->arena);
 	free(t);
 }
 

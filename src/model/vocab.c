@@ -13,7 +13,9 @@
 // Values of tokenizer.ggml.token_type (llama.cpp's enum llama_token_type); 2 to 6 are unknown, control, user-defined, unused, byte.
 enum { TYPE_UNDEFINED = 0, TYPE_NORMAL = 1, TYPE_LAST = 6 };
 
-#define CHAR_END 324 // first character above the byte alphabet: 256 + the 68 bytes that do not stand for themselves
+// The 68 bytes that do not stand for themselves, in ascending order, are the characters from 256 on: 0..32, 127..160, 173.
+#define CHAR_127 (256 + 33)
+#define CHAR_173 (CHAR_127 + 34)
 
 static bool stands_for_itself(uint32_t c) {
 	return (c >= 33 && c <= 126) || (c >= 161 && c <= 172) || (c >= 174 && c <= 255);
@@ -22,30 +24,32 @@ static bool stands_for_itself(uint32_t c) {
 uint32_t byte_to_char(uint8_t byte) {
 	if (stands_for_itself(byte))
 		return byte;
-	uint32_t c = 256;
-	for (uint32_t b = 0; b < byte; b++)
-		c += !stands_for_itself(b);
-	return c;
+	return byte == 173 ? CHAR_173 : byte < 127 ? 256u + byte : CHAR_127 + byte - 127u;
 }
 
 // The byte behind a character of the alphabet, or -1.
 static int char_to_byte(uint32_t c) {
 	if (c < 256)
 		return stands_for_itself(c) ? (int)c : -1;
-	if (c >= CHAR_END)
-		return -1;
-	uint32_t left = c - 256;
-	for (int b = 0; b < 256; b++)
-		if (!stands_for_itself((uint32_t)b) && left-- == 0)
-			return b;
-	return -1;
+	if (c < CHAR_127)
+		return (int)c - 256;
+	return c < CHAR_173 ? (int)c - CHAR_127 + 127 : c == CHAR_173 ? 173 : -1;
+}
+
+// As utf8_decode; what the alphabet adds to ASCII has two bytes each.
+static size_t decode_char(const char *text, size_t n_bytes, uint32_t *c) {
+	uint8_t lead = (uint8_t)text[0], next = n_bytes > 1 ? (uint8_t)text[1] : 0;
+	if (lead < 0xc2 || lead > 0xc5 || (next & 0xc0) != 0x80)
+		return utf8_decode(text, n_bytes, c);
+	*c = (lead & 0x1fu) << 6 | (next & 0x3fu);
+	return 2;
 }
 
 size_t text_to_bytes(struct gguf_str text, char *out) {
 	size_t n = 0;
 	for (size_t at = 0; at < text.len_bytes;) {
-		uint32_t c = 0;
-		size_t len = utf8_decode(text.data + at, text.len_bytes - at, &c);
+		uint32_t c = (uint8_t)text.data[at];
+		size_t len = c < 0x80 ? 1 : decode_char(text.data + at, text.len_bytes - at, &c);
 		int byte = len ? char_to_byte(c) : -1;
 		if (byte < 0) {
 			memcpy(out, text.data, text.len_bytes);
@@ -57,68 +61,125 @@ size_t text_to_bytes(struct gguf_str text, char *out) {
 	return n;
 }
 
-struct gguf_str vocab_text(const struct vocab *v, token_id id) {
-	uint32_t begin = v->text.at[id], end = v->text.at[id + 1];
-	return (struct gguf_str){v->text.data + begin, end - begin};
+// ---- hash table ----------------------------------------------------------------------------------------------------
+
+static uint64_t load_4(const char *text) {
+	uint32_t w;
+	memcpy(&w, text, sizeof w);
+	return w;
 }
 
-// FNV-1a.
-static uint64_t hash(const char *text, size_t n_bytes) {
-	uint64_t h = 0xcbf29ce484222325u;
-	for (size_t i = 0; i < n_bytes; i++)
-		h = (h ^ (uint8_t)text[i]) * 0x100000001b3u;
+static uint64_t load_8(const char *text) {
+	uint64_t w;
+	memcpy(&w, text, sizeof w);
+	return w;
+}
+
+// A text of 1 to 8 bytes as one word that differs for any two of one length: loads of fixed size that overlap.
+static uint64_t load_rest(const char *text, size_t n) {
+	if (n >= 4)
+		return load_4(text) | load_4(text + n - 4) << 32;
+	return (uint64_t)(uint8_t)text[0] | (uint64_t)(uint8_t)text[n / 2] << 8 | (uint64_t)(uint8_t)text[n - 1] << 16;
+}
+
+static uint64_t mix(uint64_t h, uint64_t word) {
+	h = (h ^ word) * 0x9e3779b97f4a7c15u; // 2^64 / golden ratio: the upper bits depend on all
 	return h ^ h >> 32;
 }
 
+uint64_t vocab_hash(const char *text, size_t n_bytes) {
+	uint64_t h = n_bytes;
+	size_t at = 0;
+	for (; n_bytes - at > 8; at += 8)
+		h = mix(h, load_8(text + at));
+	return at < n_bytes ? mix(h, load_rest(text + at, n_bytes - at)) : h;
+}
+
 // The slot that holds this text, or the empty one where it belongs.
-static token_id *find_slot(const struct vocab *v, const char *text, size_t n_bytes) {
-	for (size_t i = (size_t)hash(text, n_bytes);; i++) {
-		token_id *slot = &v->slots[i & (v->n_slots - 1)];
-		if (*slot == TOKEN_NONE)
+static struct vocab_slot *find_slot(const struct vocab *v, uint64_t hash, const char *text, size_t n_bytes) {
+	for (size_t i = (size_t)hash;; i++) {
+		struct vocab_slot *slot = &v->slots[i & (v->n_slots - 1)];
+		if (!slot->id_plus_1)
 			return slot;
-		struct gguf_str s = vocab_text(v, *slot);
+		if (slot->tag != hash >> 32)
+			continue;
+		struct gguf_str s = vocab_text(v, (token_id)slot->id_plus_1 - 1);
 		if (s.len_bytes == n_bytes && memcmp(s.data, text, n_bytes) == 0)
 			return slot;
 	}
 }
 
-token_id vocab_find(const struct vocab *v, const char *text, size_t n_bytes) {
-	return *find_slot(v, text, n_bytes);
+token_id vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *text, size_t n_bytes) {
+	return (token_id)find_slot(v, hash, text, n_bytes)->id_plus_1 - 1; // none is 0: TOKEN_NONE
 }
+
+token_id vocab_find(const struct vocab *v, const char *text, size_t n_bytes) {
+	return vocab_find_hashed(v, vocab_hash(text, n_bytes), text, n_bytes);
+}
+
+static void add_text(struct vocab *v, token_id id, uint64_t hash) {
+	struct gguf_str s = vocab_text(v, id);
+	struct vocab_slot *slot = find_slot(v, hash, s.data, s.len_bytes);
+	if (slot->id_plus_1)
+		v->has_twins = true; // the first one stays
+	else
+		*slot = (struct vocab_slot){(uint32_t)(hash >> 32), (uint32_t)id + 1};
+}
+
+// ---- reading -------------------------------------------------------------------------------------------------------
 
 static enum err no_memory(struct err_msg *msg) {
 	return err_set(msg, ERR_NOMEM, "no memory for the tokenizer");
 }
 
-static enum err copy_texts(struct vocab *v, const struct gguf_str *texts, struct err_msg *msg) {
-	size_t total = 0;
-	for (int i = 0; i < v->n; i++)
-		total += texts[i].len_bytes; // within the file: cannot overflow
-	if (total > UINT32_MAX)
-		return err_set(msg, ERR_FORMAT, "\"tokenizer.ggml.tokens\" holds %zu bytes of text, which is absurd", total);
-	v->text.data = malloc(total + 1);
-	v->text.at = malloc(((size_t)v->n + 1) * sizeof *v->text.at);
-	if (!v->text.data || !v->text.at)
+// Makes room for a vocabulary whose texts have n_text_bytes in all.
+static enum err make_tables(struct vocab *v, size_t n_text_bytes, struct err_msg *msg) {
+	size_t n = (size_t)v->n;
+	v->n_slots = 2;
+	while (v->n_slots < n + n / 2)
+		v->n_slots *= 2;
+	size_t slots_bytes = v->n_slots * sizeof *v->slots, at_bytes = (n + 1) * sizeof *v->text.at;
+	if (arena_init(&v->arena, arena_size(slots_bytes) + arena_size(at_bytes) + arena_size(n * sizeof *v->special) + arena_size(n_text_bytes + 1)))
 		return no_memory(msg);
-	uint32_t at = 0;
-	for (int i = 0; i < v->n; i++) {
-		v->text.at[i] = at;
-		if (texts[i].len_bytes)
-			memcpy(v->text.data + at, texts[i].data, texts[i].len_bytes);
-		at += (uint32_t)texts[i].len_bytes;
-	}
-	v->text.at[v->n] = at;
+	v->slots = arena_alloc(&v->arena, slots_bytes);
+	v->text.at = arena_alloc(&v->arena, at_bytes);
+	v->special = arena_alloc(&v->arena, n * sizeof *v->special);
+	v->text.data = arena_alloc(&v->arena, n_text_bytes + 1);
 	return ERR_OK;
 }
 
+#define BATCH 32 // slots asked for ahead
+
+// Copies the texts and enters them into the hash table.
+static void copy_texts(struct vocab *v, struct gguf_strs texts) {
+	uint64_t hashes[BATCH];
+	for (token_id first = 0; first < v->n; first += BATCH) {
+		token_id end = v->n - first < BATCH ? v->n : first + BATCH;
+		for (token_id id = first; id < end; id++) {
+			struct gguf_str s = gguf_strs_next(&texts);
+			uint32_t at = v->text.at[id];
+			v->text.at[id + 1] = at + (uint32_t)s.len_bytes;
+			memcpy(v->text.data + at, s.data, s.len_bytes);
+			hashes[id - first] = vocab_hash(s.data, s.len_bytes);
+			vocab_prefetch(v, hashes[id - first]);
+		}
+		for (token_id id = first; id < end; id++)
+			add_text(v, id, hashes[id - first]);
+	}
+}
+
 static enum err read_texts(struct vocab *v, const struct gguf *g, struct err_msg *msg) {
-	struct gguf_str *texts = malloc((size_t)v->n * sizeof *texts);
-	if (!texts)
-		return no_memory(msg);
-	enum err e = gguf_get_str_array(g, "tokenizer.ggml.tokens", texts, (size_t)v->n)
-	                     ? copy_texts(v, texts, msg)
-	                     : err_set(msg, ERR_FORMAT, "\"tokenizer.ggml.tokens\" is not an array of strings");
-	free(texts);
+	struct gguf_strs texts;
+	if (!gguf_get_strs(g, "tokenizer.ggml.tokens", &texts))
+		return err_set(msg, ERR_FORMAT, "\"tokenizer.ggml.tokens\" is not an array of strings");
+	size_t total = 0;
+	for (struct gguf_strs walk = texts; walk.n_left;)
+		total += gguf_strs_next(&walk).len_bytes; // within the file: cannot overflow
+	if (total > UINT32_MAX)
+		return err_set(msg, ERR_FORMAT, "\"tokenizer.ggml.tokens\" holds %zu bytes of text, which is absurd", total);
+	enum err e = make_tables(v, total, msg);
+	if (!e)
+		copy_texts(v, texts);
 	return e;
 }
 
@@ -133,9 +194,6 @@ static enum err check_types(struct vocab *v, const int32_t *types, struct err_ms
 }
 
 static enum err read_types(struct vocab *v, const struct gguf *g, struct err_msg *msg) {
-	v->special = calloc((size_t)v->n, sizeof *v->special);
-	if (!v->special)
-		return no_memory(msg);
 	if (!gguf_has(g, "tokenizer.ggml.token_type"))
 		return ERR_OK;
 	int32_t *types = malloc((size_t)v->n * sizeof *types);
@@ -146,24 +204,6 @@ static enum err read_types(struct vocab *v, const struct gguf *g, struct err_msg
 	                     : err_set(msg, ERR_FORMAT, "\"tokenizer.ggml.token_type\" is not an array of %d 32-bit integers, one a token", v->n);
 	free(types);
 	return e;
-}
-
-static enum err index_texts(struct vocab *v, struct err_msg *msg) {
-	v->n_slots = 2;
-	while (v->n_slots < 2 * (size_t)v->n)
-		v->n_slots *= 2;
-	v->slots = malloc(v->n_slots * sizeof *v->slots);
-	if (!v->slots)
-		return no_memory(msg);
-	for (size_t i = 0; i < v->n_slots; i++)
-		v->slots[i] = TOKEN_NONE;
-	for (token_id id = 0; id < v->n; id++) {
-		struct gguf_str s = vocab_text(v, id);
-		token_id *slot = find_slot(v, s.data, s.len_bytes);
-		if (*slot == TOKEN_NONE)
-			*slot = id;
-	}
-	return ERR_OK;
 }
 
 enum err vocab_init(struct vocab *v, const struct gguf *g, struct err_msg *msg) {
@@ -178,15 +218,10 @@ enum err vocab_init(struct vocab *v, const struct gguf *g, struct err_msg *msg) 
 	enum err e = read_texts(v, g, msg);
 	if (!e)
 		e = read_types(v, g, msg);
-	if (!e)
-		e = index_texts(v, msg);
 	return e;
 }
 
 void vocab_finish(struct vocab *v) {
-	free(v->text.data);
-	free(v->text.at);
-	free(v->special);
-	free(v->slots);
+	arena_finish(&v->arena);
 	*v = (struct vocab){0};
 }

@@ -31,18 +31,21 @@ static void look_at_array(const struct gguf *g, const char *key) {
 	size_t n;
 	if (!gguf_get_array(g, key, &type, &n) || n > 100000)
 		return;
-	struct gguf_str *strings = malloc((n + 1) * sizeof *strings);
+	struct gguf_strs walk;
 	int32_t *ints = malloc((n + 1) * sizeof *ints);
 	float *floats = malloc((n + 1) * sizeof *floats);
-	if (strings && gguf_get_str_array(g, key, strings, n))
-		for (size_t i = 0; i < n; i++)
-			if (strings[i].len_bytes)
-				sink += (unsigned)strings[i].data[strings[i].len_bytes - 1];
+	if (gguf_get_strs(g, key, &walk)) {
+		assert(walk.n_left == n);
+		while (walk.n_left) {
+			struct gguf_str s = gguf_strs_next(&walk);
+			if (s.len_bytes)
+				sink += (unsigned)s.data[s.len_bytes - 1];
+		}
+	}
 	if (ints && gguf_get_i32_array(g, key, ints, n) && n)
 		sink += (unsigned)ints[n - 1];
 	if (floats && gguf_get_f32_array(g, key, floats, n) && n)
 		sink += floats[n - 1] > 0;
-	free(strings);
 	free(ints);
 	free(floats);
 }

@@ -109,14 +109,20 @@ static void finds_arrays(void **state) {
 	int32_t ints[2];
 	float floats[1];
 	assert_true(gguf_get_array(o.g, "words", &type, &n) && type == GGUF_STRING && n == 3);
-	assert_true(gguf_get_str_array(o.g, "words", words, 3));
+	struct gguf_strs walk;
+	assert_true(gguf_get_strs(o.g, "words", &walk) && walk.n_left == 3);
+	for (int i = 0; i < 3; i++)
+		words[i] = gguf_strs_next(&walk);
+	assert_int_equal(walk.n_left, 0);
+	assert_int_equal(words[0].len_bytes, 3);
+	assert_int_equal(words[2].len_bytes, 5);
 	assert_memory_equal(words[0].data, "one", 3);
 	assert_int_equal(words[1].len_bytes, 0);
 	assert_memory_equal(words[2].data, "three", 5);
 	assert_true(gguf_get_i32_array(o.g, "ints", ints, 2) && ints[0] == 7 && ints[1] == -7);
 	assert_true(gguf_get_f32_array(o.g, "floats", floats, 1) && floats[0] == 1.5f);
 	assert_false(gguf_get_i32_array(o.g, "ints", ints, 1) || gguf_get_i32_array(o.g, "floats", ints, 1));
-	assert_false(gguf_get_array(o.g, "text", &type, &n) || gguf_get_str_array(o.g, "ints", words, 2));
+	assert_false(gguf_get_array(o.g, "text", &type, &n) || gguf_get_strs(o.g, "ints", &walk) || gguf_get_strs(o.g, "text", &walk));
 	assert_int_equal(gguf_n_pairs(o.g), N_KINDS);
 	assert_int_equal(gguf_pair_type(o.g, 0), GGUF_U8);
 	assert_memory_equal(gguf_pair_key(o.g, 8).data, "text", 4);

@@ -55,7 +55,6 @@ static void test_good_files(void **state) {
 		assert_int_equal(w->head.data == w->token_embd.data, o->tied);
 		assert_int_equal(w->layers[1].q_bias != NULL, o->bias);
 		assert_non_null(model_tokenizer(m));
-		model_prefetch(m);
 		model_close(m);
 	}
 	model_close(NULL);
@@ -164,9 +163,52 @@ static void test_missing_file(void **state) {
 	assert_null(m);
 }
 
+// Resident pages of this process that belong to mapped files, or 0.
+static size_t file_pages(void) {
+	size_t shared = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+	if (!f || fscanf(f, "%*u %*u %zu", &shared) != 1)
+		shared = 0;
+	if (f)
+		(void)fclose(f);
+	return shared;
+}
+
+// The thread beside ends whenever the model is closed, and left alone makes the weights resident.
+static void test_prefetching(void **state) {
+	(void)state;
+	struct tiny_options wide = GOOD;
+	wide.n_embd = 512;
+	wide.n_head = 32;
+	wide.n_ff = 4096;
+	const char *path = lab_temp_path();
+	assert_true(tiny_write(path, &wide));
+	struct model *m = NULL;
+	struct err_msg msg = {""};
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(model_open_prefetching(path, kernels_get(0), &m, &msg), ERR_OK);
+		model_close(m);
+	}
+	size_t before = file_pages();
+	assert_int_equal(model_open_prefetching(path, kernels_get(0), &m, &msg), ERR_OK);
+#ifdef __linux__
+	size_t n_pages = model_info(m)->weight_bytes / 4096, n_tries = before ? 5000 : 0;
+	assert_true(n_pages > 2000); // else the pages of the tokenizer's tables would count
+	while (n_tries && file_pages() < before + n_pages * 9 / 10) {
+		usleep(1000);
+		n_tries--;
+	}
+	assert_true(!before || n_tries); // nothing here has read the weights
+#endif
+	model_close(m);
+	unlink(path);
+	assert_int_equal(model_open_prefetching("/nonexistent/model.gguf", kernels_get(0), &m, &msg), ERR_IO);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good_files), cmocka_unit_test(test_faults), cmocka_unit_test(test_harmless_pairs), cmocka_unit_test(test_missing_file),
+		cmocka_unit_test(test_prefetching),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
