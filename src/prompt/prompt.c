@@ -55,19 +55,29 @@ static void add_text(struct prompt *p, struct buf *b, const struct snapshot *s, 
 		p->segments[p->n_segments++] = (struct prompt_segment){PROMPT_TEXT, from, b->len_bytes};
 }
 
+// Text from the cut to `end`, with what stays of the text above the cut.
+static void add_prefix(struct prompt *p, struct buf *b, const struct snapshot *s, const struct head *head, size_t cut, size_t end) {
+	size_t from = b->len_bytes;
+	for (int i = 0; i < head->n; i++)
+		text_append(b, s, snapshot_line_start(s, head->lines[i].begin), snapshot_line_start(s, head->lines[i].end));
+	text_append(b, s, cut, end);
+	if (b->len_bytes > from)
+		p->segments[p->n_segments++] = (struct prompt_segment){PROMPT_TEXT, from, b->len_bytes};
+}
+
 static bool lay_out(struct prompt *p, const struct snapshot *s, const struct window *w, const struct prompt_options *o) {
 	struct buf b = {0};
 	if (o->has_bos)
 		add_mark(p, PROMPT_BOS);
 	if (o->has_fim) {
 		add_mark(p, PROMPT_FIM_PREFIX);
-		add_text(p, &b, s, w->cut, w->anchor);
+		add_prefix(p, &b, s, &w->head, w->cut, w->anchor);
 		add_mark(p, PROMPT_FIM_SUFFIX);
 		add_text(p, &b, s, w->cursor, w->suffix_end);
 		add_mark(p, PROMPT_FIM_MIDDLE);
 		add_text(p, &b, s, w->anchor, w->heal);
 	} else {
-		add_text(p, &b, s, w->cut, w->heal);
+		add_prefix(p, &b, s, &w->head, w->cut, w->heal);
 		if (!p->n_segments) {
 			buf_append_char(&b, '\n');
 			p->segments[p->n_segments++] = (struct prompt_segment){PROMPT_TEXT, 0, 1};
@@ -142,14 +152,15 @@ enum err prompt_build_file(const struct snapshot *s, size_t offset, uint32_t ahe
                            struct prompt *out, struct err_msg *msg) {
 	struct prompt p = {0};
 	struct buf b = {0};
+	struct head head;
 	size_t cursor = snapshot_char_start(s, offset < snapshot_bytes(s) ? offset : snapshot_bytes(s)), begin, end;
-	if (window_file(s, cursor, ahead_lines, o, count, user, &begin, &end) != ERR_OK)
+	if (window_file(s, cursor, ahead_lines, o, count, user, &head, &begin, &end) != ERR_OK)
 		return err_set(msg, ERR_NOMEM, "no memory for a prompt");
 	if (o->has_bos)
 		add_mark(&p, PROMPT_BOS);
 	if (o->has_fim)
 		add_mark(&p, PROMPT_FIM_PREFIX);
-	add_text(&p, &b, s, begin, end);
+	add_prefix(&p, &b, s, &head, begin, end);
 	p.text_bytes = b.len_bytes;
 	buf_append(&b, "", 1);
 	p.text = b.data;

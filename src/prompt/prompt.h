@@ -2,7 +2,7 @@
 // From a cursor in a text to the tokens that the model sees. Pure: the same text, cursor, syntax, model and options give the same prompt.
 //
 // Default layout, anchored PSM (design.md §4):
-//   FIM prefix, text from the cut to the anchor, FIM suffix, rest of the cursor's line and 16 lines, FIM middle, text from the anchor to the cursor
+//   FIM prefix, text from the cut to the anchor (behind imports and enclosing signatures where something is cut off), FIM suffix, rest of the cursor's line and 16 lines, FIM middle, text from the anchor to the cursor
 // The anchor is the start of the cursor's line number rounded down to a multiple of PROMPT_ANCHOR_LINES. Without FIM tokens: text from the cut to
 // the cursor. Trailing blanks, the partial word or fresh punctuation before the cursor are taken off and must be generated again (token healing;
 // the exact rule is in heal.c).

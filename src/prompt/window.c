@@ -4,12 +4,16 @@
 // The cut stands at a multiple of 4 * PROMPT_CUT_LINES, so that the text behind it stays byte-identical for many keystrokes and lines (each move of the cut is a
 // prefill of everything); where that would leave half of the budget unused it moves in steps of PROMPT_CUT_LINES, then of PROMPT_ANCHOR_LINES, then of a line; in the worst case it lies inside the cursor's line. Tokens are counted piece by piece, outwards from
 // the cursor, and a piece of more than BYTES_PER_TOKEN a remaining token is never looked at, so the cost depends on the budget and not on
-// the file. Pure.
+// the file. Where something is cut off at the start, imports and the signatures around the cut stay (head.c), on top of HEAD_MIN_BUDGET tokens and
+// never instead of lines (design.md §4). Pure.
 #include "prompt/internal.h"
 
 #define BYTES_PER_TOKEN 8  // Python has 3 to 4; more than this is counted as too large unseen
 #define RESERVE_TOKENS 8   // pieces tokenised together may differ from the sum of their parts at the seams
 #define SUFFIX_SHARE 4     // a suffix gets at most a quarter of the budget unless everything fits
+#define HEAD_MIN_BUDGET 256
+#define HEAD_SHARE 8       // of the budget
+#define HEAD_MAX_TOKENS 512
 #define LINE_STEP_BYTES 256 // a line that is too long by itself is cut in steps
 
 struct counter {
@@ -105,6 +109,39 @@ static size_t text_budget(const struct prompt_options *o) {
 	return o->budget_tokens > marks + RESERVE_TOKENS ? (size_t)(o->budget_tokens - marks - RESERVE_TOKENS) : 1;
 }
 
+static size_t head_limit(size_t budget) {
+	size_t limit = budget > HEAD_MIN_BUDGET ? budget / HEAD_SHARE : 0;
+	return limit < HEAD_MAX_TOKENS ? limit : HEAD_MAX_TOKENS;
+}
+
+// Takes over ranges of `from` while they fit in *left tokens: signatures from the innermost outwards, imports from the first.
+static void take_ranges(struct counter *c, const struct head *from, bool backwards, struct head *to, size_t *left) {
+	for (int i = 0; i < from->n && to->n < HEAD_MAX_RANGES; i++) {
+		struct line_range r = from->lines[backwards ? from->n - 1 - i : i];
+		size_t n = tokens_of(c, snapshot_line_start(c->s, r.begin), snapshot_line_start(c->s, r.end), *left);
+		if (n > *left)
+			return;
+		*left -= n;
+		to->lines[to->n++] = r;
+	}
+}
+
+// The head of a cut at the start of a line; nothing where the cut is inside one.
+static void choose_head(struct counter *c, size_t cut, size_t limit, struct head *out) {
+	uint32_t line = snapshot_line_of(c->s, cut);
+	struct head imports, signatures, inner = {.n = 0};
+	out->n = 0;
+	if (!limit || snapshot_line_start(c->s, line) != cut)
+		return;
+	head_find(c->s, line, &imports, &signatures);
+	take_ranges(c, &signatures, true, &inner, &limit);
+	take_ranges(c, &imports, false, out, &limit);
+	uint32_t last = out->n ? out->lines[out->n - 1].end : 0;
+	for (int i = inner.n; i-- > 0 && out->n < HEAD_MAX_RANGES;)
+		if (inner.lines[i].begin >= last)
+			out->lines[out->n++] = inner.lines[i];
+}
+
 enum err window_choose(const struct snapshot *s, size_t cursor, size_t n_healed, const struct prompt_options *o, prompt_count_tokens *count,
                        void *user, struct window *out) {
 	struct counter c = {.s = s, .count = count, .user = user};
@@ -121,10 +158,11 @@ enum err window_choose(const struct snapshot *s, size_t cursor, size_t n_healed,
 	}
 	w.cut = used < budget ? prefix_cut(&c, anchor_lines, anchor_line, line, w.heal, budget - used, &whole) : 0;
 	if (used >= budget || !whole) { // fixed shares, so that the cut doesn't move when only the suffix changes
-		size_t share = o->has_fim ? budget / SUFFIX_SHARE : 0;
+		size_t share = o->has_fim ? budget / SUFFIX_SHARE : 0, head = head_limit(budget);
 		if (used > share)
 			w.suffix_end = suffix_end(&c, cursor, line, suffix_lines, share);
-		w.cut = prefix_cut(&c, anchor_lines, anchor_line, line, w.heal, budget - share, &whole);
+		w.cut = prefix_cut(&c, anchor_lines, anchor_line, line, w.heal, budget - share - head, &whole);
+		choose_head(&c, w.cut, head, &w.head);
 	}
 	w.anchor = snapshot_line_start(s, anchor_line);
 	if (!o->has_fim)
@@ -154,7 +192,7 @@ static size_t file_end(struct counter *c, size_t begin, uint32_t last_line, size
 }
 
 enum err window_file(const struct snapshot *s, size_t cursor, uint32_t ahead_lines, const struct prompt_options *o, prompt_count_tokens *count, void *user,
-                     size_t *begin, size_t *end) {
+                     struct head *head, size_t *begin, size_t *end) {
 	struct window w;
 	enum err e = window_choose(s, cursor, 0, o, count, user, &w);
 	if (e != ERR_OK)
@@ -162,7 +200,8 @@ enum err window_file(const struct snapshot *s, size_t cursor, uint32_t ahead_lin
 	struct counter c = {.s = s, .count = count, .user = user};
 	size_t budget = text_budget(o);
 	*begin = w.cut;
-	*end = file_end(&c, w.cut, ahead_lines ? snapshot_line_of(s, cursor) + ahead_lines : UINT32_MAX, budget - (o->has_fim && w.cut ? budget / SUFFIX_SHARE : 0));
+	*head = w.head;
+	*end = file_end(&c, w.cut, ahead_lines ? snapshot_line_of(s, cursor) + ahead_lines : UINT32_MAX, budget - (o->has_fim && w.cut ? budget / SUFFIX_SHARE : 0) - (w.cut ? head_limit(budget) : 0));
 	bool failed = c.text.failed;
 	buf_finish(&c.text);
 	return failed ? ERR_NOMEM : ERR_OK;

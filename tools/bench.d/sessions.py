@@ -217,7 +217,7 @@ def type_block(typist, block, n_characters):
 
 
 def make(name, path, text, seed=20261):
-    """A session of about 50 events in the middle of this text."""
+    """A session of about 80 events in the middle of this text; a jump or an edit elsewhere is one of 20."""
     lines = lines_of(text)
     chooser = random.Random(f"{seed}:{path}")
     a = find_place(lines, int(len(lines) * chooser.uniform(0.3, 0.6)), 5, 110)
@@ -232,21 +232,21 @@ def make(name, path, text, seed=20261):
     typist.character = len(lines_of(typist.text)[typist.line])
     session.start = [typist.line, typist.character]
     block = lines[a : a + 5]
-    type_block(typist, block[:3], (7, 6, 6))
+    type_block(typist, block[:3], (16, 14, 14))
     typist.edit_elsewhere("above", typist.line - chooser.randint(20, 40))
     typist.newline(block[3])
-    typist.type(block[3].strip()[:3])
+    typist.type(block[3].strip()[:6])
     typist.edit_elsewhere("below", typist.line + chooser.randint(2, 6))
-    typist.type(block[3].strip()[3:6])
-    typist.insert("paste", block[3].strip()[6:] + "\n" + block[4], 600)
+    typist.type(block[3].strip()[6:12])
+    typist.insert("paste", block[3].strip()[12:] + "\n" + block[4], 600)
     target, typist.mark = typist.mark, typist.line
     session.jump_lines = abs(target - typist.line)
     typist.move("jump", target, chooser.randint(900, 1500))
     typist.newline(lines[b])
-    typist.type(lines[b].strip()[:3])
+    typist.type(lines[b].strip()[:6])
     typist.move("back", typist.mark, chooser.randint(900, 1500))
     typist.newline(block[4])
-    typist.type(block[0].strip()[:2])
+    typist.type(block[0].strip()[:4])
     session.events = typist.events
     return session
 
