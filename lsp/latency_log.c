@@ -145,6 +145,7 @@ static void append_entry(struct buf *b, const struct latency_entry *e) {
 	append_result(b, r);
 	buf_appendf(b, ",\"origin\":\"%s\",\"context\":\"%s\",\"evaluated\":%d,\"background_tokens\":%d", origin_name(r->origin),
 		r->window ? "window" : "whole", r->evaluated_tokens, r->background_tokens);
+	buf_appendf(b, ",\"draft\":{\"passes\":%d,\"proposed\":%d,\"accepted\":%d}", r->decode_passes, r->draft_proposed, r->draft_accepted);
 	if (r->cancel_idle_us)
 		buf_appendf(b, ",\"cancel_idle_us\":%lld,\"cancel_kind\":\"%s\"", (long long)r->cancel_idle_us, r->cancelled_softly ? "soft" : "hard");
 	if (r->background_stop_us)

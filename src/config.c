@@ -32,6 +32,7 @@ struct setting {
 
 static const char *const strategies[] = {"conservative", "balanced", "aggressive", NULL};
 static const char *const kv_types[] = {"f16", "bf16", NULL};
+static const char *const switches[] = {"on", "off", NULL};
 
 #define TEXT(field) KIND_TEXT, offsetof(struct config, field), sizeof(((struct config *)0)->field), 0, 0
 #define INT(field, lo, hi) KIND_INT, offsetof(struct config, field), 0, lo, hi
@@ -43,6 +44,7 @@ static const struct setting settings[] = {
 	{"max-context", "maxContext", "MASKSTORE_MAX_CONTEXT", INT(max_context, LIMIT_MIN_CONTEXT_TOKENS, 1 << 20), NULL,
 	 "tokens of prompt and answer together"},
 	{"strategy", "strategy", "MASKSTORE_STRATEGY", TEXT(strategy), strategies, "conservative, balanced or aggressive"},
+	{"speculate", "speculate", "MASKSTORE_SPECULATE", TEXT(speculate), switches, "on or off: guess tokens and check several at once (same answers)"},
 	{"deadline-ms", "deadlineMs", "MASKSTORE_DEADLINE_MS", INT(deadline_ms, 0, 600000), NULL,
 	 "milliseconds until an answer is cut (default: 2500 while typing, 10000 on demand; 0: none)"},
 	{"max-new-tokens", "maxNewTokens", "MASKSTORE_MAX_NEW_TOKENS", INT(max_new_tokens, 0, 4096), NULL,
@@ -120,7 +122,7 @@ static void default_cache_dir(char *out, size_t size_bytes) {
 }
 
 void config_init(struct config *c) {
-	*c = (struct config){.max_context = LIMIT_DEFAULT_CONTEXT_TOKENS, .kv_type = "f16", .store_budget_mb = LIMIT_STORE_BUDGET_MB, .prefetch = LIMIT_PREFETCH_BLOCKS, .strategy = "balanced", .deadline_ms = CONFIG_DEADLINE_UNSET};
+	*c = (struct config){.max_context = LIMIT_DEFAULT_CONTEXT_TOKENS, .kv_type = "f16", .store_budget_mb = LIMIT_STORE_BUDGET_MB, .prefetch = LIMIT_PREFETCH_BLOCKS, .strategy = "balanced", .speculate = "on", .deadline_ms = CONFIG_DEADLINE_UNSET};
 	default_cache_dir(c->cache_dir, sizeof c->cache_dir);
 }
 

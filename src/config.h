@@ -28,6 +28,7 @@ struct config {
 	int prefetch;                      // files that the archive reads ahead, default 2
 	char kv_type[16];                  // f16 | bf16
 	char strategy[16];                 // conservative | balanced | aggressive
+	char speculate[8];                 // on | off
 	char isa[16];                      // MASKSTORE_ISA: scalar | avx2 | avx512; empty: the best this CPU has
 };
 

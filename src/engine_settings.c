@@ -21,6 +21,7 @@ struct engine_options engine_settings(const struct config *c) {
 		.cache_dir = c->cache_dir,
 		.archive_budget_bytes = (uint64_t)c->store_budget_mb << 20,
 		.prefetch_blocks = c->prefetch,
+		.speculate = strcmp(c->speculate, "on") ? SPECULATE_OFF : SPECULATE_ON,
 		.cpu_flags = cpu_flags_up_to(c->isa),
 		.strategy = c->strategy,
 	};

@@ -13,7 +13,7 @@ static const struct flag {
 	const char *name;
 	bool takes_value;
 } flags[] = {
-	{"activations", true}, {"kv", true}, {"tokens", true}, {"at", true}, {"out", true}, {"chunk", true}, {"n", true},
+	{"activations", true}, {"kv", true}, {"tokens", true}, {"at", true}, {"out", true}, {"chunk", true}, {"batch", true}, {"n", true},
 	{"depth", true}, {"repeat", true}, {"top", true}, {"temperature-milli", true}, {"seed", true}, {"top-k", true}, {"binary", false}, {"roundtrip", false},
 	{"remove", false}, {"layouts", true},
 };
@@ -33,7 +33,8 @@ static const char usage[] =
 	"  maskstore store verify                 read all of it and check it  (--remove: remove what is damaged)\n"
 	"  maskstore store clear                  remove all of it\n"
 	"  maskstore bench prefill                --n 512   tokens per second\n"
-	"  maskstore bench decode                 --depth 512 --n 64\n"
+	"  maskstore bench decode                 --depth 512 --n 64   (--batch N: so many tokens a pass, as speculation checks them)\n"
+	"  maskstore bench spec FILE:LINE:COL…    decoding with and without speculation at these places  (--n 64)\n"
 	"  maskstore bench machine                read bandwidth, int8 dot peak, FMA peak\n"
 	"  maskstore --version | --help\n"
 	"\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// maskstore bench prefill|decode|machine: figures of this machine, each beside the limit it runs against.
+// maskstore bench prefill|decode|machine (spec: bench_spec.c): figures of this machine, each beside the limit it runs against.
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +81,12 @@ struct rate {
 	uint64_t weight_bytes_per_token;
 };
 
+struct bench_args {
+	bool decode;
+	long n, depth, repeat, chunk;
+	long batch; // tokens of a pass while decoding
+};
+
 // Ids that are text-like enough: the speed does not depend on them. A fixed pattern over the low, never special, ids.
 static void fill_ids(token_id *ids, size_t n, int n_vocab) {
 	int range = n_vocab < 256 ? n_vocab : 256;
@@ -101,12 +107,13 @@ static enum err measure_prefill(struct session *s, token_id *ids, size_t n, long
 	return ERR_OK;
 }
 
-static enum err measure_decode(struct session *s, token_id *ids, size_t depth, size_t n, long repeat, struct rate *out, struct err_msg *msg) {
-	for (long r = 0; r < repeat; r++) {
+static enum err measure_decode(struct session *s, token_id *ids, size_t depth, const struct bench_args *a, struct rate *out, struct err_msg *msg) {
+	size_t n = (size_t)(a->n - a->n % a->batch), batch = (size_t)a->batch;
+	for (long r = 0; r < a->repeat; r++) {
 		enum err e = session_sync(s, ids, depth, NULL, NULL, msg);
 		int64_t start = clock_us();
-		for (size_t i = 0; e == ERR_OK && i < n; i++)
-			e = session_step(s, ids[depth + i], NULL, msg);
+		for (size_t i = 0; e == ERR_OK && i < n; i += batch)
+			e = batch > 1 ? session_guess(s, ids + depth + i, batch, NULL, msg) : session_step(s, ids[depth + i], NULL, msg);
 		if (e != ERR_OK)
 			return e;
 		double rate = (double)n * 1e6 / (double)(clock_us() - start);
@@ -115,11 +122,6 @@ static enum err measure_decode(struct session *s, token_id *ids, size_t depth, s
 	}
 	return ERR_OK;
 }
-
-struct bench_args {
-	bool decode;
-	long n, depth, repeat, chunk;
-};
 
 static enum err measure(struct completer *c, const struct bench_args *a, struct rate *out, struct err_msg *msg) {
 	size_t n_ids = (size_t)(a->decode ? a->depth + a->n : a->n);
@@ -130,7 +132,7 @@ static enum err measure(struct completer *c, const struct bench_args *a, struct 
 	fill_ids(ids, n_ids, info->n_vocab);
 	out->weight_bytes_per_token = info->weight_bytes_per_token;
 	struct session *s = completer_session(c);
-	enum err e = a->decode ? measure_decode(s, ids, (size_t)a->depth, (size_t)a->n, a->repeat, out, msg)
+	enum err e = a->decode ? measure_decode(s, ids, (size_t)a->depth, a, out, msg)
 	                       : measure_prefill(s, ids, (size_t)a->n, a->repeat, out, msg);
 	free(ids);
 	return e;
@@ -150,7 +152,8 @@ static void print_rate(const struct cli *c, const struct bench_args *a, const st
 static int bench_session(const struct cli *c, bool decode) {
 	struct bench_args a = {.decode = decode};
 	if (!cli_option_int(c, "n", 1, 100000, decode ? 64 : 512, &a.n) || !cli_option_int(c, "depth", 1, 500000, 512, &a.depth) ||
-	    !cli_option_int(c, "repeat", 1, 100, 3, &a.repeat) || !cli_option_int(c, "chunk", 0, SESSION_MAX_CHUNK, 0, &a.chunk))
+	    !cli_option_int(c, "repeat", 1, 100, 3, &a.repeat) || !cli_option_int(c, "chunk", 0, SESSION_MAX_CHUNK, 0, &a.chunk) ||
+	    !cli_option_int(c, "batch", 1, SESSION_MAX_GUESS, 1, &a.batch))
 		return CLI_EXIT_BAD_INPUT;
 	struct engine_options o = cli_engine_options(c);
 	o.chunk_tokens = (int)a.chunk;
@@ -169,9 +172,11 @@ static int bench_session(const struct cli *c, bool decode) {
 
 int cli_bench(const struct cli *c) {
 	const char *what = c->n_words == 1 ? c->words[0] : "";
+	if (c->n_words > 1 && !strcmp(c->words[0], "spec"))
+		return cli_bench_spec(c);
 	if (!strcmp(what, "machine"))
 		return bench_machine(c);
 	if (!strcmp(what, "prefill") || !strcmp(what, "decode"))
 		return bench_session(c, !strcmp(what, "decode"));
-	return cli_fail(ERR_ARG, &(struct err_msg){"bench takes one of: prefill, decode, machine"});
+	return cli_fail(ERR_ARG, &(struct err_msg){"bench takes one of: prefill, decode, machine, spec"});
 }

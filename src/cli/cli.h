@@ -58,6 +58,7 @@ int cli_inspect_generate(const struct cli *c);
 int cli_inspect_layouts(const struct cli *c);  // answers of several prompt layouts
 int cli_inspect_store(const struct cli *c);
 int cli_bench(const struct cli *c);
+int cli_bench_spec(const struct cli *c);       // plain decoding beside speculation
 int cli_store(const struct cli *c);
 
 #endif

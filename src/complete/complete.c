@@ -46,6 +46,8 @@ static enum err create_parts(struct completer *c, const char *model_path, struct
 		return err_set(msg, e, "cannot start the deadline thread");
 	if (memo_create(model_tokenizer(c->model), c->context_tokens, &c->memo) != ERR_OK)
 		return err_set(msg, ERR_NOMEM, "no memory for what was decoded");
+	if (c->options.speculate && draft_create(model_tokenizer(c->model), c->context_tokens, c->options.speculate == SPECULATE_ALWAYS, &c->draft) != ERR_OK)
+		return err_set(msg, ERR_NOMEM, "no memory for drafts");
 	if (pieces_create(model_tokenizer(c->model), &c->pieces) != ERR_OK)
 		return err_set(msg, ERR_NOMEM, "out of memory");
 	return store_open(c, model_path, msg);
@@ -72,6 +74,7 @@ void completer_destroy(struct completer *c) {
 		return;
 	deadline_destroy(c->deadline);
 	memo_destroy(c->memo);
+	draft_destroy(c->draft);
 	pieces_destroy(c->pieces);
 	token_list_finish(&c->last);
 	store_close(c);
@@ -109,7 +112,7 @@ static enum err build_prompt(struct run *r, int window_tokens, struct err_msg *m
 	const struct engine_options *o = &r->c->options;
 	enum err e = context_prompt(r->c, r->request->snapshot, r->request->offset, window_tokens, r->cancel, &r->prompt, msg);
 	if (e == ERR_OK)
-		r->max_new_tokens = r->prompt.single_line ? o->max_new_tokens_line : o->max_new_tokens_block;
+		r->max_new_tokens = r->request->exact ? r->request->n_exact : r->prompt.single_line ? o->max_new_tokens_line : o->max_new_tokens_block;
 	return e;
 }
 

@@ -20,6 +20,9 @@
 // deadline_ms: 2,500 ms for automatic requests, 10 s for invoked ones.
 #define DEADLINE_BY_TRIGGER (-1)
 
+// Tokens that are easy to guess are decoded several at a time (complete/draft.h): the same text, sooner. ALWAYS: whatever it costs, for tests.
+enum speculation { SPECULATE_OFF, SPECULATE_ON, SPECULATE_ALWAYS };
+
 struct engine_options {
 	const char *model_path;   // copied
 	int n_threads;            // 0: all cores
@@ -31,6 +34,7 @@ struct engine_options {
 	enum activation activation;
 	enum kv_type kv_type;
 	unsigned cpu_flags;
+	enum speculation speculate;
 	size_t kv_budget_bytes;   // memory for keys and values; 0: four contexts, at most a quarter of the machine's
 	const char *cache_dir;    // copied; the archive is below it; null: no archive
 	uint64_t archive_budget_bytes; // on disk; 0: no archive
@@ -70,6 +74,8 @@ struct complete_result {
 	// Of the prompt's tokens, `hit` needed no evaluation and `new` were evaluated (in a request that ended early the rest is neither); `generated` are the
 	// answer's, from the memo or the decoder; `evaluated` is the decoder's whole work: new ones and those generated that it had to read.
 	int prompt_tokens, hit_tokens, new_tokens, generated_tokens, evaluated_tokens;
+	// Of the decoder's passes behind the prompt: how many, drafted tokens that they evaluated on trial, and how many of these became the answer's.
+	int decode_passes, draft_proposed, draft_accepted;
 	// Of `hit`: from another branch of the store's tree, and from its archive; the rest was this timeline's.
 	int tree_tokens, restored_tokens;
 	struct completer_stats stats; // at the end of the request
@@ -91,6 +97,8 @@ struct complete_request {
 	int64_t received_us;         // clock_us at receipt
 	_Atomic int *cancel;         // enum complete_cancel, may be null; complete_run itself sets CANCEL_DEADLINE at the deadline
 	const _Atomic int *stop;     // may be null; once non-zero the request ends as superseded at the next boundary of a prefill chunk or a token
+	token_id *exact;             // for measurements, may be null: [n_exact] gets the ids of so many tokens (at most max_new_tokens_block), whatever stop rules say; an
+	int n_exact;                 // end token counts as any other
 };
 
 // Values of a request's cancel flag: 0 while it should run.

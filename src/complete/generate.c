@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Decoding: token by token, from the memo where the pick is known, else from logits, until a stop rule speaks.
 //
+// Speculation: with the token that must be read anyway a pass reads a few more that may follow (draft.h). Each pick is made from the logits behind the tokens
+// picked before it, as without; where it is the token that was read next, its own logits are there already. So a draft saves passes and decides nothing.
+//
 // The session is brought up to date only when a pick is unknown, and then in one go: prompt and all that the memo gave. Greedy picks depend on nothing but the
 // tokens before, and logits are the same bits however they were reached (session.h), so the text never depends on what was remembered.
 // Threads: the completer's.
@@ -73,21 +76,75 @@ static enum err sync_session(struct run *r, struct err_msg *msg) {
 	return e;
 }
 
+// --- speculation
+
+// Of the tokens that were read on trial, takes those that have been picked since. Returns how many.
+static int confirm(struct run *r) {
+	size_t n_held, n_before = r->n_evaluated;
+	const token_id *held = session_tokens(r->c->session, &n_held);
+	while (r->n_evaluated < r->tokens.n && r->n_evaluated < r->n_held && held[r->n_evaluated] == r->tokens.ids[r->n_evaluated])
+		r->n_evaluated++;
+	return (int)(r->n_evaluated - n_before);
+}
+
+// Takes back what is left of them.
+static void drop_guess(struct run *r) {
+	if (r->n_held)
+		session_rewind(r->c->session, r->n_evaluated);
+	r->n_held = 0;
+}
+
+// Tokens to be read on trial behind the last one; none past the last token that the answer may have.
+static int propose(struct run *r, token_id *out) {
+	struct draft *d = r->c->draft;
+	int max = r->max_new_tokens - r->out->generated_tokens - 1, room = r->c->context_tokens - (int)r->tokens.n;
+	max = max < room ? max : room;
+	max = max < DRAFT_MAX_TOKENS ? max : DRAFT_MAX_TOKENS;
+	if (!d || max < 1)
+		return 0;
+	draft_go(d, r->tokens.ids, (size_t)r->out->prompt_tokens, r->tokens.n);
+	return draft_propose(d, r->prompt.single_line && r->text.len_bytes && !r->request->exact, max, out);
+}
+
+// Reads the last token, and others with it where that is expected to pay.
+static enum err step(struct run *r, struct err_msg *msg) {
+	struct session *s = r->c->session;
+	token_id ids[1 + DRAFT_MAX_TOKENS] = {r->tokens.ids[r->n_evaluated]};
+	int n = propose(r, ids + 1);
+	int64_t since = clock_us();
+	enum err e = n ? session_guess(s, ids, 1 + (size_t)n, r->cancel, msg) : session_step(s, ids[0], r->cancel, msg);
+	if (e == ERR_NOMEM && n) { // the last block of the budget
+		n = 0;
+		e = session_step(s, ids[0], r->cancel, msg);
+	}
+	if (e != ERR_OK)
+		return e;
+	if (r->c->draft)
+		draft_measure(r->c->draft, 1 + n, clock_us() - since);
+	r->n_held = r->n_evaluated + 1 + (size_t)n;
+	r->out->evaluated_tokens++;
+	r->out->decode_passes++;
+	r->out->draft_proposed += n;
+	return ERR_OK;
+}
+
 // Makes logits valid behind the last token.
 static enum err evaluate(struct run *r, struct err_msg *msg) {
-	enum err e;
+	int n_right = confirm(r);
+	r->out->draft_accepted += n_right;
+	r->out->evaluated_tokens += n_right;
+	if (r->n_evaluated == r->tokens.n)
+		return ERR_OK;
+	drop_guess(r);
 	if (r->n_evaluated && is_stopped(r))
 		return err_set(msg, ERR_CANCELLED, "superseded");
-	if (r->n_evaluated && r->n_evaluated + 1 == r->tokens.n) {
-		e = session_step(r->c->session, r->tokens.ids[r->n_evaluated], r->cancel, msg);
-		r->out->evaluated_tokens += e == ERR_OK;
-	} else {
-		e = sync_session(r, msg);
-	}
+	enum err e = r->n_evaluated && r->n_evaluated + 1 == r->tokens.n ? step(r, msg) : sync_session(r, msg);
 	if (e == ERR_OK)
 		r->n_evaluated = r->tokens.n;
 	return e;
 }
+
+// --- picks
 
 // The next token: bound to the healed bytes while any are left.
 static enum err pick_token(struct run *r, const char *must, size_t must_bytes, token_id *token, struct err_msg *msg) {
@@ -97,7 +154,7 @@ static enum err pick_token(struct run *r, const char *must, size_t must_bytes, t
 	enum err e = evaluate(r, msg);
 	if (e != ERR_OK)
 		return e;
-	const float *logits = session_logits(c->session);
+	const float *logits = session_logits_after(c->session, r->n_evaluated);
 	if (must_bytes)
 		*token = sampler_pick_healed(model_tokenizer(c->model), logits, must, must_bytes);
 	else
@@ -126,6 +183,8 @@ static bool ends_line(const struct run *r) {
 
 static enum stop_reason stop_rule(struct run *r, size_t *keep_bytes) {
 	struct complete_result *out = r->out;
+	if (r->request->exact)
+		return out->generated_tokens >= r->max_new_tokens ? STOP_MAX_TOKENS : STOP_NONE;
 	enum stop_reason stop = suggest_stop(&r->prompt, r->text.data ? r->text.data : "", r->text.len_bytes, keep_bytes);
 	if (stop != STOP_NONE)
 		return stop;
@@ -134,6 +193,12 @@ static enum stop_reason stop_rule(struct run *r, size_t *keep_bytes) {
 	if (r->tokens.n + 1 >= (size_t)r->c->context_tokens)
 		return STOP_CONTEXT;
 	return r->soft_us && clock_us() >= r->soft_us && ends_line(r) ? STOP_SOFT_DEADLINE : STOP_NONE;
+}
+
+// Goes one token on.
+static void follow(struct run *r, token_id token) {
+	memo_step(r->c->memo, token);
+	r->tokens.ids[r->tokens.n++] = token; // room was made by `generate`
 }
 
 // One token. out->stop tells whether it was the last.
@@ -149,28 +214,44 @@ static enum err generate_token(struct run *r, const char **must, size_t *must_by
 		out->stop = STOP_HEALING;
 		return ERR_OK;
 	}
+	if (r->request->exact)
+		r->request->exact[out->generated_tokens] = token;
 	out->generated_tokens++;
-	if (tokenizer_is_end(model_tokenizer(r->c->model), token)) {
+	if (!r->request->exact && tokenizer_is_end(model_tokenizer(r->c->model), token)) {
 		out->stop = STOP_END_TOKEN;
 		return ERR_OK;
 	}
 	take_token(r, token, must, must_bytes);
 	size_t keep_bytes = r->text.len_bytes;
 	out->stop = stop_rule(r, &keep_bytes);
-	if (out->stop != STOP_NONE) {
+	if (out->stop != STOP_NONE)
 		r->text.len_bytes = keep_bytes;
-		return ERR_OK;
-	}
-	memo_step(r->c->memo, token);
-	r->tokens.ids[r->tokens.n++] = token; // room was made by `generate`
+	follow(r, token);
 	return ERR_OK;
+}
+
+// What was read on trial behind the end of the answer may be right too: then the memo knows how the text goes on.
+static enum err learn_rest(struct run *r, struct err_msg *msg) {
+	struct completer *c = r->c;
+	const struct tokenizer *t = model_tokenizer(c->model);
+	enum err e = ERR_OK;
+	token_id token = 0;
+	while (e == ERR_OK && confirm(r) && r->n_evaluated == r->tokens.n && r->tokens.n < (size_t)c->context_tokens) {
+		e = pick_token(r, NULL, 0, &token, msg);
+		if (e != ERR_OK || tokenizer_is_end(t, token))
+			break;
+		follow(r, token);
+	}
+	if (c->draft && r->n_evaluated)
+		draft_go(c->draft, r->tokens.ids, (size_t)r->out->prompt_tokens, r->tokens.n);
+	return e;
 }
 
 // So that nothing is allocated while decoding.
 static enum err reserve(struct run *r, struct err_msg *msg) {
 	size_t n = r->tokens.n;
 	enum err e = ERR_OK;
-	for (int i = 0; i < r->max_new_tokens && e == ERR_OK; i++)
+	for (int i = 0; i < r->max_new_tokens + DRAFT_MAX_TOKENS && e == ERR_OK; i++)
 		e = token_list_push(&r->tokens, 0);
 	r->tokens.n = n;
 	return e == ERR_OK ? e : err_set(msg, e, "out of memory");
@@ -186,6 +267,9 @@ enum err generate(struct run *r, struct err_msg *msg) {
 	session_set_stop(r->c->session, r->request->stop);
 	while (e == ERR_OK && r->out->stop == STOP_NONE)
 		e = generate_token(r, &must, &must_bytes, msg);
+	if (e == ERR_OK && !must_bytes)
+		e = learn_rest(r, msg);
+	drop_guess(r);
 	session_set_stop(r->c->session, NULL);
 	return e;
 }

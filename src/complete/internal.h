@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "complete/complete.h"
 #include "complete/deadline.h"
+#include "complete/draft.h"
 #include "complete/memo.h"
 #include "complete/pace.h"
 #include "complete/pieces.h"
@@ -19,6 +20,7 @@ struct completer {
 	struct maskstore *store;
 	struct session *session;
 	struct memo *memo;
+	struct draft *draft; // null: no speculation
 	struct pieces *pieces;
 	struct deadline *deadline;
 	struct rest *rest; // store.c's
@@ -40,7 +42,8 @@ struct run {
 	struct complete_result *out;
 	struct prompt prompt;
 	struct token_list tokens; // the prompt's, then those generated
-	size_t n_evaluated;   // tokens that the session holds, with logits behind the last; 0 before the decoder was asked
+	size_t n_evaluated;   // of these, that the session holds, with logits behind the last; 0 before the decoder was asked
+	size_t n_held;        // with those that it has read on trial; 0: none
 	struct buf text;      // generated behind the cursor, healed bytes left out
 	int max_new_tokens;
 };
