@@ -10,7 +10,6 @@
 // Stateless; the table is constant.
 #include "model/pretokenize.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/utf8.h"
@@ -143,6 +142,18 @@ static size_t next_smollm(const char *text, size_t n) {
 		return run(text, n, first.n_bytes, NOT_PUNCT, true, DIGIT);
 	end = run(text, n, 0, SPACE, false, DIGIT);
 	return blanks(text, end, end < n && !(look(text, n, end).bits & DIGIT));
+}
+
+// A line end ends a piece where no further blank line follows it. With smollm the piece of blanks that holds it depends on whether text follows, unless it is the line
+// end alone.
+bool pretokenize_seam(enum pretokenizer kind, const char *text, size_t n_bytes, size_t at) {
+	if (text[at - 1] != '\n')
+		return false;
+	if (kind == PRETOKENIZER_SMOLLM && (at < 2 || (unsigned char)text[at - 2] >= 0x80 || (ascii_class((unsigned char)text[at - 2]) & SPACE)))
+		return false;
+	while (kind == PRETOKENIZER_QWEN2 && at < n_bytes && (text[at] == ' ' || text[at] == '\t'))
+		at++;
+	return at < n_bytes && (unsigned char)text[at] < 0x80 && !(ascii_class((unsigned char)text[at]) & SPACE);
 }
 
 size_t pretokenize_next(enum pretokenizer kind, const char *text, size_t n_bytes) {

@@ -170,6 +170,10 @@ void tokenizer_destroy(struct tokenizer *t) {
 	free(t);
 }
 
+bool tokenizer_seam(const struct tokenizer *t, const char *text, size_t n_bytes, size_t at) {
+	return pretokenize_seam(t->pre, text, n_bytes, at);
+}
+
 enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes, struct token_list *out) {
 	struct bpe_scratch scratch = {0};
 	enum err e = ERR_OK;

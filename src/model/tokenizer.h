@@ -43,6 +43,8 @@ void tokenizer_destroy(struct tokenizer *t);
 // Appends the ids of `text[n_bytes]` to `out`. A byte that the vocabulary has no token for is left out, as the reference does (SmolLM2 lacks
 // 21, mostly such as UTF-8 never has; Qwen2.5 none). ERR_NOMEM, ERR_LIMIT for a single word above 1 GiB.
 enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes, struct token_list *out) ERR_MUST_CHECK;
+// Whether the ids of text[n_bytes] surely are those of its first `at` bytes (0 < at < n_bytes) and of the rest, one after the other; false says nothing. Cheap.
+bool tokenizer_seam(const struct tokenizer *t, const char *text, size_t n_bytes, size_t at);
 
 // Bytes of a token, borrowed for the tokenizer's life: the raw bytes of normal tokens, nothing (len 0) for special tokens
 // and ids out of range.

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "gguf_bytes.h"
+#include "model/pretokenize.h"
 #include "model/tokenizer.h"
 
 static const char *data_path(const char *name) {
@@ -402,13 +403,48 @@ static void merges_in_order(void **state) {
 	tokenizer_destroy(t);
 }
 
+// Ends of the pieces of text[begin, end) in `ends`; their number.
+static size_t piece_ends(enum pretokenizer kind, const char *text, size_t begin, size_t end, size_t *ends) {
+	size_t n = 0;
+	for (size_t at = begin; at < end; ends[n++] = at)
+		at += pretokenize_next(kind, text + at, end - at);
+	return n;
+}
+
+// Cut at a seam, a text has the same pieces.
+static void seams_change_nothing(void **state) {
+	(void)state;
+	static const char *const BITS[] = {"\n", "\n\n", "\r\n", "\r", " ", "    ", "\t", "x", "def", "12", "'s", "(", "):", "#", "\"", "\xc3\xa9", "\xe2\x80\xa8", "\xc2\xa0", "\xff", "\v", "\f", "=", "_"};
+	uint32_t seed = 3;
+	int n_seams[2] = {0};
+	for (int i = 0; i < 40000; i++) {
+		enum pretokenizer kind = i % 2 ? PRETOKENIZER_SMOLLM : PRETOKENIZER_QWEN2;
+		char text[80] = "";
+		size_t whole[80], parts[80];
+		for (uint32_t k = draw(&seed) % 16; k--;)
+			strcat(text, BITS[draw(&seed) % (sizeof BITS / sizeof *BITS)]);
+		size_t n = strlen(text), n_whole = piece_ends(kind, text, 0, n, whole);
+		for (size_t at = 1; at < n; at++) {
+			if (!pretokenize_seam(kind, text, n, at))
+				continue;
+			size_t n_parts = piece_ends(kind, text, 0, at, parts);
+			n_parts += piece_ends(kind, text, at, n, parts + n_parts);
+			if (n_whole != n_parts || memcmp(whole, parts, n_whole * sizeof *whole))
+				fail_msg("%s: other pieces when cut at byte %zu of \"%s\"", i % 2 ? "smollm" : "qwen2", at, text);
+			n_seams[i % 2]++;
+		}
+	}
+	print_message("%d seams with qwen2, %d with smollm\n", n_seams[0], n_seams[1]);
+	assert_true(n_seams[0] > 5000 && n_seams[1] > 500);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gives_the_librarys_ids), cmocka_unit_test(round_trips_any_bytes), cmocka_unit_test(bears_long_runs), cmocka_unit_test(appends_to_the_list),
 		cmocka_unit_test(finds_special_tokens), cmocka_unit_test(is_silent_about_unknown_ids), cmocka_unit_test(reads_no_special_tokens_in_text),
 		cmocka_unit_test(refuses_broken_vocabularies), cmocka_unit_test(finds_fim_by_key), cmocka_unit_test(finds_fim_by_text),
 		cmocka_unit_test(takes_plain_text_for_no_special_token), cmocka_unit_test(puts_bos_where_wanted), cmocka_unit_test(leaves_out_bytes_without_token),
-		cmocka_unit_test(merges_in_order),
+		cmocka_unit_test(merges_in_order), cmocka_unit_test(seams_change_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
