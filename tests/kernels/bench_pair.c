@@ -2,8 +2,8 @@
 // Two kernel sets side by side on one thread, by CPU time, in turn within one process: figures that other work on the machine disturbs least.
 // Usage: bench_pair attention|rows [SET SET], sets as MASKSTORE_ISA names them (default avx2 avx512).
 //
-// attention: head_dim 64 × 7 heads (and 128 × 6), f16, one KV head; each round takes another copy of K and V, so that decode reads memory as it
-// does in a model of many layers. rows: products of 1..8 tokens with matrices that come from memory (96 MiB) and from L2 (1 MiB).
+// attention: head_dim 64 × 7 heads (and 128 × 6), f16; K and V lie as those of 48 KV heads do in the store, and each call takes the next head, so that
+// memory is read as in a model of 24 layers. rows: products of 1..8 tokens with matrices that come from memory (96 MiB) and from L2 (1 MiB).
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -41,10 +41,12 @@ static void measure(const struct kernels *const set[2], void once(const struct k
 	}
 }
 
+#define N_HEADS 48
+
 struct attention_job {
 	struct attention_args a;
-	const void **blocks; // [n_copies][2][n_blocks]
-	int n_copies, n_blocks;
+	const void **blocks; // [N_HEADS][2][n_blocks]
+	int n_blocks;
 	int repeats;
 };
 
@@ -52,28 +54,35 @@ static void attend(const struct kernels *set, void *arg, int round) {
 	struct attention_job *j = arg;
 	for (int i = 0; i < j->repeats; i++) {
 		struct attention_args a = j->a;
-		size_t copy = (size_t)((round * j->repeats + i) % j->n_copies);
-		a.k_blocks = j->blocks + copy * 2 * (size_t)j->n_blocks;
+		size_t head = (size_t)((round * j->repeats + i) % N_HEADS);
+		a.k_blocks = j->blocks + head * 2 * (size_t)j->n_blocks;
 		a.v_blocks = a.k_blocks + j->n_blocks;
 		set->attention(&a);
 	}
 }
 
+// Halves of 0.5 to 1 of either sign.
+static void fill_halves(struct rng *g, uint8_t *p, size_t n_bytes) {
+	for (size_t i = 0; i < n_bytes; i += 8) {
+		uint64_t four = (rng_next(g) & 0x83ff83ff83ff83ffu) | 0x3800380038003800u;
+		memcpy(p + i, &four, sizeof four);
+	}
+}
+
 static void bench_attention(const struct kernels *const set[2], int d, int heads, int n_ctx, int n_tokens) {
 	struct rng g = {1};
-	int n_rows = heads * n_tokens, n_blocks = (n_ctx + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-	size_t block_bytes = (size_t)d * KV_BLOCK_TOKENS * 2;
-	int n_copies = (int)((64u << 20) / (2 * block_bytes * (size_t)n_blocks)) + 1;
-	size_t n_pieces = (size_t)n_copies * 2 * (size_t)n_blocks;
-	uint8_t *kv = alloc_bytes(n_pieces * block_bytes);
-	for (size_t i = 0; i < n_pieces * block_bytes / 2; i++)
-		put_f16(kv + 2 * i, rng_float(&g));
+	size_t n_blocks = (size_t)(n_ctx + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS, piece = (size_t)d * KV_BLOCK_TOKENS * 2;
+	int n_rows = heads * n_tokens;
+	uint8_t *kv = alloc_bytes(n_blocks * N_HEADS * 2 * piece);
+	fill_halves(&g, kv, n_blocks * N_HEADS * 2 * piece);
 	float *q = alloc_bytes(sizeof(float) * (size_t)(d * n_rows)), *out = alloc_bytes(sizeof(float) * (size_t)(d * n_rows));
 	for (int i = 0; i < d * n_rows; i++)
 		q[i] = rng_float(&g);
-	const void **blocks = alloc_bytes(sizeof *blocks * n_pieces);
-	for (size_t i = 0; i < n_pieces; i++)
-		blocks[i] = kv + i * block_bytes;
+	const void **blocks = alloc_bytes(sizeof *blocks * n_blocks * N_HEADS * 2);
+	for (size_t head = 0; head < N_HEADS; head++)
+		for (size_t b = 0; b < n_blocks; b++)
+			for (size_t v = 0; v < 2; v++)
+				blocks[(head * 2 + v) * n_blocks + b] = kv + ((b * N_HEADS + head) * 2 + v) * piece;
 	const float *q_rows[KERNELS_ATTENTION_MAX_ROWS];
 	float *out_rows[KERNELS_ATTENTION_MAX_ROWS];
 	int32_t pos[KERNELS_ATTENTION_MAX_ROWS];
@@ -82,7 +91,7 @@ static void bench_attention(const struct kernels *const set[2], int d, int heads
 		out_rows[r] = out + r * d;
 		pos[r] = n_ctx - n_tokens + r / heads;
 	}
-	struct attention_job j = {.blocks = blocks, .n_copies = n_copies, .n_blocks = n_blocks, .repeats = n_tokens > 1 ? 1 : 16384 / n_ctx};
+	struct attention_job j = {.blocks = blocks, .n_blocks = (int)n_blocks, .repeats = n_tokens > 4 ? 1 : 16384 / n_ctx};
 	j.a = (struct attention_args){.kv_type = KV_F16, .head_dim = d, .n_rows = n_rows, .scale = 0.125f, .q = q_rows, .out = out_rows, .pos = pos,
 	                              .scratch = alloc_bytes(kernels_attention_scratch_bytes(d, n_rows))};
 	double best[2], median[2], flops = 4.0 * d * n_rows * n_ctx;
