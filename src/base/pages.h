@@ -3,6 +3,7 @@
 #ifndef MASKSTORE_BASE_PAGES_H
 #define MASKSTORE_BASE_PAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 // What a large page holds on x86-64 and on ARM with pages of 4 KB. A range below it is not worth a mapping of its own.
@@ -13,5 +14,11 @@
 void *pages_alloc(size_t n_bytes);
 // Accepts null.
 void pages_free(void *p, size_t n_bytes);
+
+// True if this system gives large pages to those who ask.
+bool pages_large_on(void);
+// Puts a copy of n_bytes at `at`, which is mapped for reading only, in its place, on large pages where the system has them free. Both are multiples of
+// PAGES_LARGE_BYTES. Other threads may read there meanwhile. False if the system refuses; then nothing has changed.
+bool pages_replace(void *at, size_t n_bytes);
 
 #endif

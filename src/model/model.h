@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A loaded model: immutable, shared by sessions, resident once (weights are read from the mapped file).
+// A loaded model: immutable, shared by sessions, resident once (weights are read from the mapped file, or from copies that have taken its place).
 #ifndef MASKSTORE_MODEL_MODEL_H
 #define MASKSTORE_MODEL_MODEL_H
 
