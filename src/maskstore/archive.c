@@ -40,11 +40,18 @@ static enum err make_buffers(struct archive *a, struct err_msg *msg) {
 	enum err e = table_init(a);
 	if (e == ERR_OK)
 		e = extent_codec_create(a->block_bytes, &a->writer_codec, msg);
-	if (e == ERR_OK)
-		e = extent_codec_create(a->block_bytes, &a->reader_codec, msg);
 	a->writer_buffer = malloc(a->extent_bytes + 1);
-	a->reader_buffer = malloc(a->extent_bytes + 1);
-	return e == ERR_OK && (!a->writer_buffer || !a->reader_buffer) ? ERR_NOMEM : e;
+	if (e == ERR_OK && !a->writer_buffer)
+		e = ERR_NOMEM;
+	for (int i = 0; i < ARCHIVE_READERS && e == ERR_OK; i++) {
+		struct reader *r = &a->readers[i];
+		r->archive = a;
+		e = extent_codec_create(a->block_bytes, &r->codec, msg);
+		r->buffer = malloc(a->extent_bytes + 1);
+		if (e == ERR_OK && !r->buffer)
+			e = ERR_NOMEM;
+	}
+	return e;
 }
 
 static void init_locks(struct archive *a) {
@@ -57,9 +64,11 @@ static void init_locks(struct archive *a) {
 static void free_archive(struct archive *a) {
 	table_finish(a);
 	extent_codec_destroy(a->writer_codec);
-	extent_codec_destroy(a->reader_codec);
 	free(a->writer_buffer);
-	free(a->reader_buffer);
+	for (int i = 0; i < ARCHIVE_READERS; i++) {
+		extent_codec_destroy(a->readers[i].codec);
+		free(a->readers[i].buffer);
+	}
 	free(a->root_path);
 	free((char *)(uintptr_t)a->options.dir); // own copy
 	pthread_cond_destroy(&a->changed);
@@ -69,22 +78,32 @@ static void free_archive(struct archive *a) {
 	free(a);
 }
 
-// Ends a worker that runs. The other one may never have been started.
-static void stop(struct archive *a, pthread_t worker, pthread_cond_t *wake) {
+// Tells the workers that run to end, and waits for them.
+static void stop_readers(struct archive *a) {
 	pthread_mutex_lock(&a->lock);
 	a->closing = true;
-	pthread_cond_signal(wake);
+	pthread_cond_broadcast(&a->reader_wake);
 	pthread_mutex_unlock(&a->lock);
-	pthread_join(worker, NULL);
+	while (a->n_readers)
+		pthread_join(a->readers[--a->n_readers].thread, NULL);
 }
 
+static void stop_writer(struct archive *a) {
+	pthread_mutex_lock(&a->lock);
+	a->closing = true;
+	pthread_cond_signal(&a->writer_wake);
+	pthread_mutex_unlock(&a->lock);
+	pthread_join(a->writer, NULL);
+}
+
+// One reader is enough to go on.
 static enum err start_workers(struct archive *a) {
 	a->writer_busy = true; // until the folder is scanned
-	if (thread_start(&a->reader, archive_reader, a) != ERR_OK)
-		return ERR_NOMEM;
-	if (thread_start(&a->writer, archive_writer, a) == ERR_OK)
+	for (int i = 0; i < ARCHIVE_READERS && thread_start(&a->readers[i].thread, archive_reader, &a->readers[i]) == ERR_OK; i++)
+		a->n_readers++;
+	if (a->n_readers && thread_start(&a->writer, archive_writer, a) == ERR_OK)
 		return ERR_OK;
-	stop(a, a->reader, &a->reader_wake);
+	stop_readers(a);
 	return ERR_NOMEM;
 }
 
@@ -121,8 +140,8 @@ void archive_close(struct archive *a, int flush_ms) {
 	if (!a)
 		return;
 	a->close_at_us = clock_us() + (int64_t)(flush_ms > 0 ? flush_ms : 0) * 1000;
-	stop(a, a->writer, &a->writer_wake);
-	stop(a, a->reader, &a->reader_wake);
+	stop_writer(a);
+	stop_readers(a);
 	assert(!a->jobs && !a->n_queued);
 	free_archive(a);
 }
@@ -199,25 +218,47 @@ bool archive_put(struct archive *a, const struct archive_block *b, const void *p
 
 // --- restores
 
-size_t archive_restore(struct archive *a, const struct archive_block *blocks, void *const *payloads, size_t n, const _Atomic int *cancel) {
-	if (n == 0)
-		return 0;
-	struct restore_job job = {.blocks = blocks, .payloads = payloads, .n = n, .cancel = cancel};
-	int64_t begin_us = clock_us();
-	pthread_mutex_lock(&a->lock);
+// Counts what a finished job has given. Caller holds the lock.
+static void count_job(struct archive *a, const struct restore_job *job) {
+	for (size_t i = 0; i < job->n_restored; i++) {
+		a->stats.hits_ram += job->results[i] == RESTORED_RAM;
+		a->stats.hits_disk += job->results[i] == RESTORED_DISK;
+	}
+	a->stats.misses += job->n_restored < job->n && job->results[job->n_restored] != RESTORED_NONE;
+}
+
+// Hands a job to the readers and waits for it. Enters and leaves with the lock held.
+static void run_job(struct archive *a, struct restore_job *job) {
 	assert(!a->closing);
 	if (a->last_job)
-		a->last_job->next = &job;
+		a->last_job->next = job;
 	else
-		a->jobs = &job;
-	a->last_job = &job;
-	pthread_cond_signal(&a->reader_wake);
-	while (!job.finished)
+		a->jobs = job;
+	a->last_job = job;
+	pthread_cond_broadcast(&a->reader_wake);
+	while (!job->finished)
 		pthread_cond_wait(&a->changed, &a->lock);
+	count_job(a, job);
+}
+
+size_t archive_restore(struct archive *a, const struct archive_block *blocks, void *const *payloads, size_t n, const _Atomic int *cancel) {
+	size_t n_restored = 0;
+	bool going = n > 0;
+	if (!going)
+		return 0;
+	int64_t begin_us = clock_us();
+	pthread_mutex_lock(&a->lock);
+	while (going) {
+		size_t n_job = n - n_restored < ARCHIVE_JOB_BLOCKS ? n - n_restored : ARCHIVE_JOB_BLOCKS;
+		struct restore_job job = {.blocks = blocks + n_restored, .payloads = payloads + n_restored, .n = n_job, .n_restored = n_job, .cancel = cancel};
+		run_job(a, &job);
+		n_restored += job.n_restored;
+		going = job.n_restored == n_job && n_restored < n;
+	}
 	a->stats.waits++;
 	a->stats.wait_us += (uint64_t)(clock_us() - begin_us);
 	pthread_mutex_unlock(&a->lock);
-	return job.n_restored;
+	return n_restored;
 }
 
 // --- looking

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The cold mask archive: full blocks at rest as zlib extents, in RAM and on disk, packed and written by one worker thread at low priority,
-// restored by another that never waits for a write.
+// restored by others that never wait for a write.
 //
 // An extent is one block: header (magic, format version, key, parent key, 32 token ids, sizes), payload split into byte planes
 // (mantissa planes raw, the top plane deflated with Z_HUFFMAN_ONLY; docs in extent.h), CRC-32 over all of it. On disk an extent is
@@ -32,7 +32,7 @@ struct archive_options {
 	const char *dir;            // copied; folder of all roots; null: RAM only
 	uint64_t disk_budget_bytes; // of the whole of `dir`, all roots together
 	uint64_t ram_budget_bytes;  // compressed extents kept in RAM (blocks that may not go to disk, and the most recent ones)
-	int prefetch_blocks;        // MS_PREFETCH: files that are opened and read ahead of the block that is restored, 1..64 (clamped)
+	int prefetch_blocks;        // MS_PREFETCH: files that are read ahead of the block that is restored, 1..64 (clamped)
 };
 
 // What names a block and lets a hit be checked.
@@ -74,7 +74,7 @@ bool archive_put(struct archive *a, const struct archive_block *b, const void *p
                  void *user, uint32_t block);
 
 // One restore in order: asks for a chain of blocks, then waits for them one after another.
-// `payloads[i]` [block_bytes, aligned to 4] receives block i. Files are read ahead up to the prefetch depth. Stops at the first block that is
+// `payloads[i]` [block_bytes, aligned to 4] receives block i. Several are restored at a time, and files are read ahead up to the prefetch depth. Stops at the first block that is
 // missing, corrupt, or does not name the parent and ids that are asked for, and returns how many were restored (0..n). Stops early
 // when *cancel becomes non-zero (may be null). Payloads past the count are unspecified but written by nobody after the return.
 size_t archive_restore(struct archive *a, const struct archive_block *blocks, void *const *payloads, size_t n, const _Atomic int *cancel);

@@ -64,10 +64,15 @@ int disk_open(const struct archive *a, const struct kv_key *key) {
 	char path[ARCHIVE_PATH_BYTES];
 	if (!disk_path(a, key, path))
 		return -1;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd >= 0)
-		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED); // a hint
-	return fd;
+	return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+}
+
+void disk_read_ahead(const struct archive *a, const struct kv_key *key) {
+	int fd = disk_open(a, key);
+	if (fd < 0)
+		return;
+	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED); // a hint; what was begun goes on without the descriptor
+	close(fd);
 }
 
 size_t disk_read(int fd, uint8_t *out, size_t cap_bytes) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Private to archive*.c: what the front door (archive.c), the two workers (archive_workers.c), the table of what is in RAM
+// Private to archive*.c: what the front door (archive.c), the workers (archive_workers.c), the table of what is in RAM
 // (archive_table.c) and the folder (archive_disk.c) share.
 //
 // An entry is a block that is queued, held in RAM, or being written. Callers add entries, only the writer changes or removes them; the
-// reader uses an entry's bytes outside the lock while it holds `readers`, and the writer frees bytes and gives payloads back only at 0.
+// readers use an entry's bytes outside the lock while they hold `readers`, and the writer frees bytes and gives payloads back only at 0.
 //
 // Threads: `lock` guards the table, the queue, jobs, stats and all fields of entries that are not said to be constant. No callback and no
 // system call on files is made under it.
@@ -18,7 +18,9 @@
 #include "maskstore/extent.h"
 
 #define ARCHIVE_QUEUE 1024         // payloads that may be borrowed at once: eight files of 4,000 tokens
-#define ARCHIVE_MAX_PREFETCH 64    // open files per restore
+#define ARCHIVE_MAX_PREFETCH 64    // files read ahead
+#define ARCHIVE_READERS 2          // who waits for a restore uses no core meanwhile; more than two seldom wait for the CPU rather than for memory
+#define ARCHIVE_JOB_BLOCKS 256     // of one job
 #define ARCHIVE_PATH_BYTES 4096
 #define ARCHIVE_HEX_BYTES 65       // a key in hexadecimal with its zero
 #define ARCHIVE_TEMP_AGE_S 60      // a temporary file older than this belongs to nobody
@@ -45,22 +47,38 @@ struct entry_list {
 	struct entry *newest, *oldest;
 };
 
-struct restore_job { // on the stack of who waits
-	const struct archive_block *blocks;
+enum restored { RESTORED_NONE, RESTORED_RAM, RESTORED_DISK, RESTORED_MISS, RESTORED_CORRUPT };
+
+// On the stack of who waits. Readers take one block after another; the job leaves the list with its last block or its first miss, and is finished when
+// nobody works on it any more.
+struct restore_job {
+	const struct archive_block *blocks; // constant, as are payloads, n and cancel
 	void *const *payloads;
-	size_t n, n_restored;
+	size_t n;                 // at most ARCHIVE_JOB_BLOCKS
 	const _Atomic int *cancel;
+	size_t n_taken, n_working;
+	size_t n_restored;        // the first block that was not restored; n as long as there is none
+	uint8_t results[ARCHIVE_JOB_BLOCKS]; // enum restored
 	bool finished;
 	struct restore_job *next;
+};
+
+struct reader {
+	struct archive *archive;
+	pthread_t thread;
+	struct extent_codec *codec;
+	uint8_t *buffer; // [extent_bytes + 1]
 };
 
 struct archive {
 	struct archive_options options; // dir: own copy or null
 	size_t block_bytes, extent_bytes; // of a block; most of an extent
 	char *root_path;                // dir/<root key>; null: RAM only
-	pthread_t writer, reader;
-	struct extent_codec *writer_codec, *reader_codec;
-	uint8_t *writer_buffer, *reader_buffer; // [extent_bytes + 1]
+	pthread_t writer;
+	struct extent_codec *writer_codec;
+	uint8_t *writer_buffer; // [extent_bytes + 1]
+	struct reader readers[ARCHIVE_READERS];
+	int n_readers;          // that run
 	_Atomic int64_t close_at_us;    // queued writes after this are dropped
 	_Atomic bool closing;           // set after close_at_us
 
@@ -104,7 +122,7 @@ struct entry *queue_pop(struct archive *a);
 // Whether the archive closes and its time for flushing is over: the writer then stops what it does.
 bool archive_stops(const struct archive *a);
 void *archive_writer(void *arg);
-void *archive_reader(void *arg);
+void *archive_reader(void *arg); // a struct reader
 
 // --- archive_disk.c
 
@@ -112,7 +130,9 @@ void *archive_reader(void *arg);
 bool disk_path(const struct archive *a, const struct kv_key *key, char out[ARCHIVE_PATH_BYTES]);
 void disk_hex(const struct kv_key *key, char out[ARCHIVE_HEX_BYTES]);
 bool disk_exists(const struct archive *a, const struct kv_key *key);
-// Opens a block's file and asks the system to read it ahead; -1 if there is none.
+// Asks the system to read a block's file ahead, if there is one.
+void disk_read_ahead(const struct archive *a, const struct kv_key *key);
+// Opens a block's file; -1 if there is none.
 int disk_open(const struct archive *a, const struct kv_key *key);
 // Reads a whole file of at most cap_bytes; 0 if it isn't a regular file, is larger, or can't be read.
 size_t disk_read(int fd, uint8_t *out, size_t cap_bytes);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The two workers: the writer scans, packs and writes; the reader restores.
+// The workers: the writer scans, packs and writes; the readers restore, several blocks of one job at a time.
 //
-// Why two: somebody waits for a restore, nobody for a write. The writer runs at nice 10 (Linux gives each thread its own), so that packing
+// Why apart: somebody waits for a restore, nobody for a write. The writer runs at nice 10 (Linux gives each thread its own), so that packing
 // takes from a decode that runs beside it about a tenth of one core; a thread can't lower its nice value again without privilege, and a
-// write may block for seconds on a busy disk, so restores have a thread of their own at normal priority and never wait behind a write.
+// write may block for seconds on a busy disk, so restores have threads of their own at normal priority and never wait behind a write.
 //
 // Neither allocates per block, but for the copy that the writer keeps in RAM. Cost on one core of the machine in docs/speed.md: see there.
 #include <assert.h>
@@ -137,9 +137,7 @@ void *archive_writer(void *arg) {
 	return NULL;
 }
 
-// --- reader
-
-enum restored { RESTORED_RAM, RESTORED_DISK, RESTORED_MISS, RESTORED_CORRUPT };
+// --- readers
 
 static bool same_name(const struct archive_block *a, const struct archive_block *b) {
 	return kv_key_equal(&a->key, &b->key) && kv_key_equal(&a->parent, &b->parent) && !memcmp(a->ids, b->ids, sizeof a->ids);
@@ -154,17 +152,18 @@ static bool belongs(const struct archive *a, const struct extent_info *info) {
 	       info->element_bytes == kv_type_bytes(g->kv_type) && info->block_bytes == a->block_bytes && kv_key_equal(&key, &info->name.key);
 }
 
-static enum restored unpack(struct archive *a, const struct archive_block *b, const uint8_t *data, size_t n_bytes, void *payload) {
+static enum restored unpack(struct reader *r, const struct archive_block *b, const uint8_t *data, size_t n_bytes, void *payload) {
 	struct extent_info info;
-	if (extent_read(data, n_bytes, &info) != EXTENT_OK || !belongs(a, &info) || !kv_key_equal(&info.name.key, &b->key))
+	if (extent_read(data, n_bytes, &info) != EXTENT_OK || !belongs(r->archive, &info) || !kv_key_equal(&info.name.key, &b->key))
 		return RESTORED_CORRUPT;
 	if (!same_name(&info.name, b))
 		return RESTORED_MISS; // asked with a name that does not fit its key: nothing is wrong with the extent
-	return extent_unpack(a->reader_codec, data, &info, payload) == EXTENT_OK ? RESTORED_RAM : RESTORED_CORRUPT;
+	return extent_unpack(r->codec, data, &info, payload) == EXTENT_OK ? RESTORED_RAM : RESTORED_CORRUPT;
 }
 
 // From the table: a payload that is still queued, or an extent in RAM.
-static enum restored restore_from_ram(struct archive *a, const struct archive_block *b, void *payload) {
+static enum restored restore_from_ram(struct reader *reader, const struct archive_block *b, void *payload) {
+	struct archive *a = reader->archive;
 	pthread_mutex_lock(&a->lock);
 	struct entry *e = table_find(a, &b->key);
 	if (!e || (!e->payload && !e->bytes)) {
@@ -179,7 +178,7 @@ static enum restored restore_from_ram(struct archive *a, const struct archive_bl
 	pthread_mutex_unlock(&a->lock);
 	enum restored r = RESTORED_RAM;
 	if (!queued)
-		r = unpack(a, b, e->bytes, e->n_bytes, payload);
+		r = unpack(reader, b, e->bytes, e->n_bytes, payload);
 	else if (same_name(&e->name, b))
 		memcpy(payload, queued, a->block_bytes);
 	else
@@ -193,29 +192,16 @@ static enum restored restore_from_ram(struct archive *a, const struct archive_bl
 	return r;
 }
 
-static enum restored restore_from_disk(struct archive *a, const struct archive_block *b, int fd, void *payload) {
-	size_t n_bytes = disk_read(fd, a->reader_buffer, a->extent_bytes);
-	enum restored r = n_bytes ? unpack(a, b, a->reader_buffer, n_bytes, payload) : RESTORED_CORRUPT;
+static enum restored restore_from_disk(struct reader *reader, const struct archive_block *b, int fd, void *payload) {
+	struct archive *a = reader->archive;
+	size_t n_bytes = disk_read(fd, reader->buffer, a->extent_bytes);
+	enum restored r = n_bytes ? unpack(reader, b, reader->buffer, n_bytes, payload) : RESTORED_CORRUPT;
 	if (r == RESTORED_CORRUPT)
 		disk_remove(a, &b->key);
 	else if (r == RESTORED_RAM)
 		disk_touch_file(fd);
 	return r == RESTORED_RAM ? RESTORED_DISK : r;
 }
-
-static void count_restore(struct archive *a, enum restored r) {
-	pthread_mutex_lock(&a->lock);
-	a->stats.hits_ram += r == RESTORED_RAM;
-	a->stats.hits_disk += r == RESTORED_DISK;
-	a->stats.misses += r == RESTORED_MISS || r == RESTORED_CORRUPT;
-	pthread_mutex_unlock(&a->lock);
-}
-
-// Files that are open ahead of the block that is restored next: fds[i % ARCHIVE_MAX_PREFETCH], -1 where there is none.
-struct ahead {
-	int fds[ARCHIVE_MAX_PREFETCH];
-	size_t n_open;
-};
 
 static bool in_ram(struct archive *a, const struct kv_key *key) {
 	pthread_mutex_lock(&a->lock);
@@ -225,66 +211,72 @@ static bool in_ram(struct archive *a, const struct kv_key *key) {
 	return found;
 }
 
-static void open_ahead(struct archive *a, const struct restore_job *job, struct ahead *h, size_t i) {
-	size_t end = i + (size_t)a->options.prefetch_blocks;
-	for (; h->n_open < job->n && h->n_open < end; h->n_open++) {
-		const struct kv_key *key = &job->blocks[h->n_open].key;
-		h->fds[h->n_open % ARCHIVE_MAX_PREFETCH] = in_ram(a, key) ? -1 : disk_open(a, key);
-	}
+// Before block i: the file at the prefetch depth, and before the first all up to there.
+static void read_ahead(struct archive *a, const struct restore_job *job, size_t i) {
+	size_t depth = (size_t)a->options.prefetch_blocks;
+	for (size_t at = i ? i + depth : 1; at < job->n && at <= i + depth; at++)
+		if (!in_ram(a, &job->blocks[at].key))
+			disk_read_ahead(a, &job->blocks[at].key);
 }
 
-static bool restore_block(struct archive *a, const struct archive_block *b, int fd, void *payload) {
-	enum restored r = restore_from_ram(a, b, payload);
-	int late = -1;
-	if (r != RESTORED_RAM && fd < 0)
-		fd = late = disk_open(a, &b->key); // written or dropped from RAM since it was looked up
-	if (r != RESTORED_RAM && fd >= 0)
-		r = restore_from_disk(a, b, fd, payload);
-	if (late >= 0)
-		close(late);
-	count_restore(a, r);
-	return r == RESTORED_RAM || r == RESTORED_DISK;
+static enum restored restore_block(struct reader *reader, const struct archive_block *b, void *payload) {
+	enum restored r = restore_from_ram(reader, b, payload);
+	int fd = r == RESTORED_RAM ? -1 : disk_open(reader->archive, &b->key);
+	if (fd < 0)
+		return r;
+	r = restore_from_disk(reader, b, fd, payload);
+	close(fd);
+	return r;
 }
 
-static void run_job(struct archive *a, struct restore_job *job) {
-	struct ahead ahead = {.n_open = 0};
-	size_t i = 0;
-	for (bool going = true; going && i < job->n;) {
-		if ((job->cancel && *job->cancel) || a->closing)
-			break;
-		open_ahead(a, job, &ahead, i);
-		int fd = ahead.fds[i % ARCHIVE_MAX_PREFETCH];
-		going = restore_block(a, &job->blocks[i], fd, job->payloads[i]);
-		if (fd >= 0)
-			close(fd);
-		ahead.fds[i % ARCHIVE_MAX_PREFETCH] = -1;
-		i += going;
+// Takes the first job off the list; those who work on it end it. Caller holds the lock.
+static void leave_list(struct archive *a, const struct restore_job *job) {
+	if (a->jobs != job)
+		return; // done before
+	a->jobs = job->next;
+	if (!a->jobs)
+		a->last_job = NULL;
+}
+
+// Notes how block i ended. From the moment a job is finished its owner may be gone. Caller holds the lock.
+static void end_block(struct archive *a, struct restore_job *job, size_t i, enum restored r) {
+	job->results[i] = (uint8_t)r;
+	if (r != RESTORED_RAM && r != RESTORED_DISK && i < job->n_restored) {
+		job->n_restored = i;
+		leave_list(a, job);
 	}
-	for (size_t j = i; j < ahead.n_open; j++)
-		if (ahead.fds[j % ARCHIVE_MAX_PREFETCH] >= 0)
-			close(ahead.fds[j % ARCHIVE_MAX_PREFETCH]);
-	job->n_restored = i;
+	if (--job->n_working || a->jobs == job)
+		return;
+	job->finished = true;
+	pthread_cond_broadcast(&a->changed);
+}
+
+// The next block of the first job. Enters and leaves with the lock held.
+static void work_on(struct reader *reader, struct restore_job *job) {
+	struct archive *a = reader->archive;
+	size_t i = job->n_taken++;
+	enum restored r = RESTORED_NONE;
+	job->n_working++;
+	if (job->n_taken == job->n)
+		leave_list(a, job);
+	if (!a->closing && !(job->cancel && *job->cancel)) {
+		pthread_mutex_unlock(&a->lock);
+		read_ahead(a, job, i);
+		r = restore_block(reader, &job->blocks[i], job->payloads[i]);
+		pthread_mutex_lock(&a->lock);
+	}
+	end_block(a, job, i, r);
 }
 
 void *archive_reader(void *arg) {
-	struct archive *a = arg;
+	struct reader *reader = arg;
+	struct archive *a = reader->archive;
 	pthread_mutex_lock(&a->lock);
-	for (;;) {
-		struct restore_job *job = a->jobs;
-		if (!job) {
-			if (a->closing)
-				break;
+	while (a->jobs || !a->closing) {
+		if (a->jobs)
+			work_on(reader, a->jobs);
+		else
 			pthread_cond_wait(&a->reader_wake, &a->lock);
-			continue;
-		}
-		a->jobs = job->next;
-		if (!a->jobs)
-			a->last_job = NULL;
-		pthread_mutex_unlock(&a->lock);
-		run_job(a, job);
-		pthread_mutex_lock(&a->lock);
-		job->finished = true; // from here on its owner may be gone
-		pthread_cond_broadcast(&a->changed);
 	}
 	pthread_mutex_unlock(&a->lock);
 	return NULL;

@@ -54,6 +54,13 @@ static void look_one(struct model *m) {
 		assert_int_not_equal(m->table[i], ABSENT);
 }
 
+// Damage that a reader may have found out: the one that stopped a restore, and what other readers were at behind it.
+static void look_at_damage(struct model *m, const int *path, size_t n) {
+	for (size_t k = 0; k < n; k++)
+		if (m->table[path[k]] == DAMAGED && !archive_has(m->box.archive, &m->box.blocks[path[k]].key))
+			m->table[path[k]] = ABSENT;
+}
+
 static void restore_one(struct model *m) {
 	int last = (int)below(m, N_BLOCKS), path[N_BLOCKS], got = box_restore(&m->box, last);
 	size_t n = box_path(&m->box, last, path), there = 0;
@@ -66,6 +73,7 @@ static void restore_one(struct model *m) {
 		assert_false(archive_has(m->box.archive, &m->box.blocks[path[there]].key)); // found out and removed
 		m->table[path[there]] = ABSENT;
 	}
+	look_at_damage(m, path, n);
 }
 
 // A chain that names one block wrongly stops before it.
@@ -82,9 +90,7 @@ static void restore_wrong(struct model *m) {
 	}
 	size_t got = archive_restore(m->box.archive, names, (void *const *)m->box.back, n, NULL);
 	assert_in_range(got, 0, wrong);
-	for (size_t k = 0; k <= wrong; k++)
-		if (m->table[path[k]] == DAMAGED)
-			m->table[path[k]] = archive_has(m->box.archive, &m->box.blocks[path[k]].key) ? DAMAGED : ABSENT;
+	look_at_damage(m, path, n);
 }
 
 static void reopen(struct model *m) {
