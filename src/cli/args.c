@@ -15,7 +15,7 @@ static const struct flag {
 } flags[] = {
 	{"activations", true}, {"kv", true}, {"tokens", true}, {"at", true}, {"out", true}, {"chunk", true}, {"batch", true}, {"n", true},
 	{"depth", true}, {"repeat", true}, {"top", true}, {"temperature-milli", true}, {"seed", true}, {"top-k", true}, {"binary", false}, {"roundtrip", false},
-	{"remove", false}, {"layouts", true},
+	{"remove", false}, {"layouts", true}, {"with-read", false}, {"with-dot", false},
 };
 
 static const char usage[] =
@@ -32,8 +32,8 @@ static const char usage[] =
 	"  maskstore inspect store                what is kept on disk of files' keys and values\n"
 	"  maskstore store verify                 read all of it and check it  (--remove: remove what is damaged)\n"
 	"  maskstore store clear                  remove all of it\n"
-	"  maskstore bench prefill                --n 512   tokens per second\n"
-	"  maskstore bench decode                 --depth 512 --n 64   (--batch N: so many tokens a pass, as speculation checks them)\n"
+	"  maskstore bench prefill                --n 512   tokens per second  (--with-dot: beside the int8 dot peak)\n"
+	"  maskstore bench decode                 --depth 512 --n 64   (--with-read: beside the read bandwidth; --batch N: tokens a pass)\n"
 	"  maskstore bench spec FILE:LINE:COL…    decoding with and without speculation at these places  (--n 64)\n"
 	"  maskstore bench machine                read bandwidth, int8 dot peak, FMA peak\n"
 	"  maskstore --version | --help\n"

@@ -99,6 +99,14 @@ struct session *completer_session(struct completer *c) {
 	return c->session;
 }
 
+struct maskstore *completer_store(struct completer *c) {
+	return c->store;
+}
+
+struct pool *completer_pool(struct completer *c) {
+	return c->pool;
+}
+
 // --- steps of one request
 
 static int deadline_ms(const struct engine_options *o, enum complete_trigger trigger) {

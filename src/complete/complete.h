@@ -120,6 +120,9 @@ const char *completer_notice(const struct completer *c);
 void completer_set_layout(struct completer *c, const struct prompt_layout *l);
 const struct model *completer_model(const struct completer *c);
 struct session *completer_session(struct completer *c);
+// The session's store and the pool its kernels run on: for benches, between two calls of the session.
+struct maskstore *completer_store(struct completer *c);
+struct pool *completer_pool(struct completer *c);
 
 // Runs one request to its end on this thread. Never fails without filling `out` (outcome and message). out is overwritten.
 void complete_run(struct completer *c, const struct complete_request *r, struct complete_result *out);

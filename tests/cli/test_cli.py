@@ -183,6 +183,19 @@ def test_bench(model):
         assert figures["tokens_per_s"] > 0
 
 
+def test_bench_behind_a_filled_context(model):
+    figures = json.loads(run("bench", "decode", "--depth", "1000", "--n", "4", "--repeat", "2", "--json", "--model", model).stdout)
+    assert figures["depth"] == 1000 and figures["tokens_per_s"] > 0
+
+
+def test_bench_beside_a_limit(model):
+    prefill = json.loads(run("bench", "prefill", "--n", "64", "--with-dot", "--repeat", "2", "--json", "--model", model).stdout)
+    share = 2e-9 * prefill["token_madds"] * prefill["tokens_per_s"] / prefill["int8_dot_gops"]
+    assert prefill["dot_share"] == pytest.approx(share, rel=0.01) and prefill["dot_share"] > 0
+    decode = json.loads(run("bench", "decode", "--depth", "64", "--n", "8", "--with-read", "--repeat", "1", "--json", "--model", model).stdout)
+    assert decode["bandwidth_share"] == pytest.approx(1e-9 * decode["pass_bytes"] * decode["tokens_per_s"] / decode["read_gb_per_s"], rel=0.01)
+
+
 def test_generate_is_greedy_or_seeded(model, sample, tmp_path):
     ids = tmp_path / "ids.bin"
     assert run("inspect", "tokens", sample, "--model", model, "--binary", "--out", ids).returncode == 0

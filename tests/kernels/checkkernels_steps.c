@@ -91,11 +91,14 @@ static void run_rope(struct check *c) {
 
 static void run_argmax(struct check *c) {
 	struct rng *g = &c->rng;
-	int n = random_n(g), kind = rng_below(g, 4);
+	int n = random_n(g), kind = rng_below(g, 5);
 	check_shape(c, "n %d, kind %d", n, kind);
 	float *x = place_floats(c, SLOT_A, n, 5, kind == 1);
-	for (int i = 0; i < n && kind > 1; i++) // many ties, of zeros with both signs too; or nothing but NaN and -inf
-		x[i] = kind == 2 ? (float)(rng_below(g, 5) - 4) * (one_in(g, 2) ? 1.0f : 0.0f) : one_in(g, 20) ? -INFINITY : NAN;
+	for (int i = 0; i < n; i++) // many ties, of zeros with both signs too; nothing but NaN and -inf; NaN among numbers
+		x[i] = kind == 2                   ? (float)(rng_below(g, 5) - 4) * (one_in(g, 2) ? 1.0f : 0.0f)
+		       : kind == 3                 ? (one_in(g, 20) ? -INFINITY : NAN)
+		       : kind == 4 && one_in(g, 4) ? NAN
+		                                   : x[i];
 	check_freeze(c, SLOT_A);
 	int expected = 0;
 	for (int s = 0; s < c->n_sets; s++) {
