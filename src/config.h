@@ -29,7 +29,7 @@ struct config {
 	char kv_type[16];                  // f16 | bf16
 	char strategy[16];                 // conservative | balanced | aggressive
 	char speculate[8];                 // on | off
-	char isa[16];                      // MASKSTORE_ISA: scalar | avx2 | avx512; empty: the best this CPU has
+	char isa[16];                      // MASKSTORE_ISA: scalar | avx2 | avx512 | amx; empty: the best this CPU has
 };
 
 // Built-in defaults (cache folder from the environment).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions of the AVX2 and AVX-512 sets, contracts as in struct kernels; private to kernels_avx*.c and the files that define them.
+// Functions of the AVX2, AVX-512 and AMX sets, contracts as in struct kernels; private to kernels_a*.c and the files that define them.
 #ifndef MASKSTORE_KERNELS_AVX2_SETS_H
 #define MASKSTORE_KERNELS_AVX2_SETS_H
 
@@ -23,5 +23,9 @@ int argmax_avx2(const float *x, int n);
 void matmul_avx512(const struct weight *w, int row_begin, int row_end, const struct act_block *act, int n_tokens,
                    float *y, size_t y_stride, void *scratch, const _Atomic int *cancel);
 void attention_avx512(const struct attention_args *a);
+
+// The AMX set's own.
+void matmul_amx(const struct weight *w, int row_begin, int row_end, const struct act_block *act, int n_tokens,
+                float *y, size_t y_stride, void *scratch, const _Atomic int *cancel);
 
 #endif

@@ -228,28 +228,6 @@ static void unpack_rows(const struct plan *p, int row, int block, int n, struct 
 	unpack_wide(p->w->type, rows, p->row_bytes, block, n, p->w->type == DTYPE_Q8_0 ? 128 : 0, out);
 }
 
-// Asks for a chunk of rows [row, row_end) in parts, one with each tile, so that the next unpacking does not wait for memory.
-struct ahead {
-	const uint8_t *rows;
-	size_t row_bytes;
-	int lines, n_lines; // of a row; of all rows together
-	int next, step;     // lines asked for, lines a part
-};
-
-static struct ahead look_ahead(const struct plan *p, int row, int row_end, int block, int n, int n_parts) {
-	struct dtype_info info = dtype_info(p->w->type);
-	int per = info.block_elems / 32;
-	const uint8_t *rows = (const uint8_t *)p->w->data + (size_t)row * p->row_bytes + (size_t)(block / per) * (size_t)info.block_bytes;
-	int lines = (n / per * info.block_bytes + 63) / 64, n_lines = lines * (row_end - row);
-	return (struct ahead){rows, p->row_bytes, lines, n_lines, 0, (n_lines + n_parts - 1) / n_parts};
-}
-
-static void ask_ahead(struct ahead *a) {
-	int end = min_int(a->next + a->step, a->n_lines);
-	for (; a->next < end; a->next++)
-		__builtin_prefetch(a->rows + (size_t)(a->next / a->lines) * a->row_bytes + 64 * (size_t)(a->next % a->lines), 0, 2);
-}
-
 // One chunk of k for 16·W rows from `row` and n_tokens tokens from `token`; `row_end`: of the rows to come.
 static void panel_tokens(const struct plan *p, int row, int W, int row_end, int token, int n_tokens, int block, int n) {
 	struct wide_block *second = p->panel + CHUNK_BLOCKS;
@@ -257,7 +235,7 @@ static void panel_tokens(const struct plan *p, int row, int W, int row_end, int 
 	if (W > 1)
 		unpack_rows(p, row + 16, block, n, second);
 	int next_row = row + W * WIDE_ROWS;
-	struct ahead ahead = look_ahead(p, next_row, min_int(next_row + TILE_ROWS, row_end), block, n, (n_tokens + p->group - 1) / p->group);
+	struct ahead ahead = look_ahead(p->w, next_row, min_int(next_row + TILE_ROWS, row_end), block, n, (n_tokens + p->group - 1) / p->group);
 	const uint8_t *act = p->packed;
 	for (int t = 0, T; t < n_tokens; t += T, act += (size_t)n * act_stride(T)) {
 		float *c = p->y + (size_t)(token + t) * p->y_stride + (size_t)row;

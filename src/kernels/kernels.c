@@ -6,6 +6,10 @@
 #include "kernels/sets.h"
 
 const struct kernels *kernels_get(unsigned cpu_flags) {
+#ifdef KERNELS_HAVE_AMX
+	if ((cpu_flags & CPU_AVX2_FMA_F16C) && (cpu_flags & CPU_AVX512_VNNI) && (cpu_flags & CPU_AMX_INT8))
+		return &kernels_amx;
+#endif
 #ifdef KERNELS_HAVE_AVX512
 	if ((cpu_flags & CPU_AVX2_FMA_F16C) && (cpu_flags & CPU_AVX512_VNNI))
 		return &kernels_avx512;

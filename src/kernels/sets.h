@@ -8,6 +8,7 @@
 extern const struct kernels kernels_scalar;
 extern const struct kernels kernels_avx2; // only in builds with KERNELS_HAVE_AVX2
 extern const struct kernels kernels_avx512; // KERNELS_HAVE_AVX512
+extern const struct kernels kernels_amx; // KERNELS_HAVE_AMX
 extern const struct kernels_peaks kernels_peaks_scalar;
 extern const struct kernels_peaks kernels_peaks_avx2;
 // The AVX-512 loops of struct kernels_peaks; it reads as AVX2 does.

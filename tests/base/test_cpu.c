@@ -30,16 +30,35 @@ static void test_flags(void **state) {
 	if (!f)
 		skip();
 	static char line[8192];
-	bool found = false, expected = false;
+	bool found = false, expected = false, amx = false;
 	while (fgets(line, sizeof line, f))
 		if (!strncmp(line, "flags", 5)) {
 			found = true;
 			expected = has_word(line, "avx2") && has_word(line, "fma") && has_word(line, "f16c");
+			amx = has_word(line, "amx_tile") && has_word(line, "amx_int8");
 		}
 	fclose(f);
 	if (!found) // not x86: no flags
 		expected = false;
 	assert_int_equal((cpu_flags() & CPU_AVX2_FMA_F16C) != 0, expected);
+	assert_true(amx || !(cpu_flags() & CPU_AMX_INT8)); // Linux may refuse what the CPU has
+}
+
+// Each level has what the one below has, and no more than the machine.
+static void test_levels(void **state) {
+	(void)state;
+	static const char *const levels[] = {"scalar", "avx2", "avx512", "amx"};
+	unsigned below = 0;
+	assert_int_equal(cpu_flags_up_to("scalar"), 0);
+	for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+		unsigned flags = cpu_flags_up_to(levels[i]);
+		assert_int_equal(flags & below, below);
+		below = flags;
+	}
+	assert_int_equal(cpu_flags_up_to("avx2") & ~(unsigned)CPU_AVX2_FMA_F16C, 0);
+	assert_int_equal(cpu_flags_up_to("avx512") & CPU_AMX_INT8, 0);
+	assert_int_equal(cpu_flags_up_to("amx"), cpu_flags());
+	assert_int_equal(cpu_flags_up_to(NULL), cpu_flags());
 }
 
 // Bound to one core, one core is what it counts.
@@ -72,6 +91,6 @@ static void test_clock(void **state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_flags), cmocka_unit_test(test_count), cmocka_unit_test(test_clock)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_flags), cmocka_unit_test(test_levels), cmocka_unit_test(test_count), cmocka_unit_test(test_clock)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,7 +151,7 @@ static void on_signal(int number) {
 
 // The sets of this CPU and build up to MASKSTORE_ISA, and why others are left out.
 static void find_sets(struct check *c) {
-	static const char *const levels[] = {"scalar", "avx2", "avx512"};
+	static const char *const levels[] = {"scalar", "avx2", "avx512", "amx"};
 	const char *limit = getenv("MASKSTORE_ISA");
 	c->set = c->sets[c->n_sets++] = scalar_set();
 	for (size_t i = 1; i < sizeof levels / sizeof levels[0]; i++) {

@@ -117,6 +117,18 @@ static void test_equal_long(void **state) {
 	}
 }
 
+// Numbers of tokens about the 16 of an AMX tile, for one and two panels of 16 rows and for more k than one chunk.
+static void test_equal_many(void **state) {
+	(void)state;
+	struct rng g = {8};
+	static const int tokens[] = {12, 13, 16, 17, 24, 31, 33, 48, 144};
+	for (int i = N_FLOAT_TYPES; i < N_TYPES; i++)
+		for (size_t t = 0; t < sizeof tokens / sizeof tokens[0]; t++) {
+			check_equal(&g, all_types[i], 52, 1, 50, tokens[t], 256, FILL_RANDOM);
+			check_equal(&g, all_types[i], 16, 0, 16, tokens[t], 1536, FILL_EXTREMES);
+		}
+}
+
 static void test_equal_extremes(void **state) {
 	(void)state;
 	struct rng g = {4};
@@ -186,7 +198,7 @@ int main(void) {
 	const struct CMUnitTest scalar[] = {cmocka_unit_test(test_scalar_truth), cmocka_unit_test(test_split_free),
 	                                    cmocka_unit_test(test_cancel)};
 	const struct CMUnitTest equal[] = {
-		cmocka_unit_test(test_equal_shapes), cmocka_unit_test(test_equal_long), cmocka_unit_test(test_equal_extremes),
+		cmocka_unit_test(test_equal_shapes), cmocka_unit_test(test_equal_long), cmocka_unit_test(test_equal_many), cmocka_unit_test(test_equal_extremes),
 		cmocka_unit_test(test_equal_float_tail)};
 	int failed = cmocka_run_group_tests_name("scalar", scalar, NULL, NULL);
 	if (fast_set())
