@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The draft source: token arrays indexed by their pairs of neighbours, and the rule for how much of what they say is worth a try.
+// The draft source: token arrays indexed by their tokens and pairs of neighbours, and the rule for how much of what they say is worth a try.
 //
-// An index holds for each pair of neighbouring tokens a chain of the places where it stands, the latest first. A timeline changes at its end only, so a
+// An index holds for each pair of neighbouring tokens, and for each token, a chain of the places where it stands, the latest first. A timeline changes at its end only, so a
 // token is taken off its chain as it was put on it, and a key typed costs a few steps. Timelines are kept for the last few files; what is
 // generated goes into one more index when its timeline is left, with the tokens it stood behind.
 //
-// Invariants: ids[0..n) are on their chains, each behind all later places of its pair, and nothing else is. `proposal` continues the end of the timeline at hand, or is empty.
-// Cost of a look-up: at most LOOK_AT places an index, about a microsecond each of 16 (bench in docs/speed.md).
+// Invariants: ids[0..n) are on their chains, each behind all later places of its kind, and nothing else is. `proposal` continues the end of the timeline at hand, or is empty.
+// Cost of a look-up: at most LOOK_AT places an index; half a microsecond on the default model, and 20 to 50 to index a prompt of 600 tokens (docs/speed.md).
 // Threads: the completer's.
 #include "complete/draft.h"
 
@@ -28,8 +28,10 @@
 
 struct grams {
 	token_id *ids; // [capacity]
-	int32_t *prev; // [capacity] the place before of the same pair, or NONE
-	int32_t *head; // [1 << HASH_BITS] its last place
+	struct chain {
+		int32_t *prev; // [capacity] the place before of the same hash, or NONE
+		int32_t *head; // [1 << HASH_BITS] its last place
+	} pairs, singles;
 	int n, capacity;
 	uint64_t used;
 };
@@ -51,8 +53,8 @@ struct draft {
 
 // Where nothing is measured yet: shares of right tokens by length of match, and the time of further tokens by the tokens of a pass, in passes
 // of one, as measured on the default model (docs/speed.md, Speculation).
-static const float TRUST[MAX_MATCH + 1] = {0, 0, .40f, .50f, .57f, .62f, .66f, .70f, .73f, .76f, .79f, .81f, .83f, .85f, .87f, .88f, .90f};
-static const float EXTRA[DRAFT_MAX_TOKENS + 2] = {0, 0, .15f, .3f, .4f, .6f, .7f, .85f, 1.0f};
+static const float TRUST[MAX_MATCH + 1] = {0, .45f, .45f, .60f, .70f, .70f, .85f, .85f, .85f, .85f, .85f, .85f, .85f, .85f, .85f, .85f, .95f};
+static const float EXTRA[DRAFT_MAX_TOKENS + 2] = {0, 0, .2f, .35f, .5f, .65f, .8f, .9f, 1.0f};
 
 // --- an index
 
@@ -61,38 +63,59 @@ static uint32_t hash_pair(token_id a, token_id b) {
 	return (h ^ h >> 15) * 0x2C1B3C6Du >> (32 - HASH_BITS);
 }
 
+static bool chain_create(struct chain *c, int capacity) {
+	c->prev = malloc((size_t)capacity * sizeof *c->prev);
+	c->head = malloc(sizeof *c->head << HASH_BITS);
+	if (c->head)
+		memset(c->head, 0xff, sizeof *c->head << HASH_BITS); // NONE everywhere
+	return c->prev && c->head;
+}
+
+static void chain_put(struct chain *c, uint32_t hash, int i) {
+	c->prev[i] = c->head[hash];
+	c->head[hash] = i;
+}
+
+// Takes off what was put on last.
+static void chain_take(struct chain *c, uint32_t hash, int i) {
+	c->head[hash] = c->prev[i];
+}
+
 static bool grams_create(struct grams *g, int capacity) {
 	g->capacity = capacity;
 	g->ids = malloc((size_t)capacity * sizeof *g->ids);
-	g->prev = malloc((size_t)capacity * sizeof *g->prev);
-	g->head = malloc(sizeof *g->head << HASH_BITS);
-	if (!g->ids || !g->prev || !g->head)
-		return false;
-	memset(g->head, 0xff, sizeof *g->head << HASH_BITS); // NONE everywhere
-	return true;
+	return g->ids && chain_create(&g->pairs, capacity) && chain_create(&g->singles, capacity);
 }
 
 static void grams_destroy(struct grams *g) {
 	free(g->ids);
-	free(g->prev);
-	free(g->head);
+	free(g->pairs.prev);
+	free(g->pairs.head);
+	free(g->singles.prev);
+	free(g->singles.head);
+}
+
+// What stands in front of the first token makes a pair with it too.
+static uint32_t pair_hash(const struct grams *g, int i) {
+	return hash_pair(i ? g->ids[i - 1] : NONE, g->ids[i]);
+}
+
+static uint32_t single_hash(const struct grams *g, int i) {
+	return hash_pair(g->ids[i], g->ids[i]);
 }
 
 static void grams_push(struct grams *g, token_id token) {
 	int i = g->n++;
 	g->ids[i] = token;
-	g->prev[i] = NONE;
-	if (i == 0)
-		return;
-	int32_t *head = &g->head[hash_pair(g->ids[i - 1], token)];
-	g->prev[i] = *head;
-	*head = i;
+	chain_put(&g->pairs, pair_hash(g, i), i);
+	chain_put(&g->singles, single_hash(g, i), i);
 }
 
 static void grams_cut(struct grams *g, int n) {
-	for (int i = g->n - 1; i >= n; i--)
-		if (i > 0)
-			g->head[hash_pair(g->ids[i - 1], g->ids[i])] = g->prev[i];
+	for (int i = g->n - 1; i >= n; i--) {
+		chain_take(&g->pairs, pair_hash(g, i), i);
+		chain_take(&g->singles, single_hash(g, i), i);
+	}
 	g->n = n;
 }
 
@@ -127,8 +150,8 @@ static int match_at(const struct grams *g, int i, const struct grams *end) {
 // The latest place with the longest match for the end of `end` that is longer than *match, or NONE.
 static int grams_find(const struct grams *g, const struct grams *end, int *match) {
 	int best = NONE, n_left = LOOK_AT;
-	int32_t i = g->head[hash_pair(end->ids[end->n - 2], end->ids[end->n - 1])];
-	for (; i != NONE && n_left-- && *match < MAX_MATCH; i = g->prev[i]) {
+	int32_t i = g->pairs.head[pair_hash(end, end->n - 1)];
+	for (; i != NONE && n_left-- && *match < MAX_MATCH; i = g->pairs.prev[i]) {
 		int k = i + 1 < g->n ? match_at(g, i, end) : 0;
 		if (k > 1 && k > *match) {
 			*match = k;
@@ -136,6 +159,14 @@ static int grams_find(const struct grams *g, const struct grams *end, int *match
 		}
 	}
 	return best;
+}
+
+// The latest place of the last token before it, or NONE.
+static int grams_find_last(const struct grams *g) {
+	int32_t i = g->singles.prev[g->n - 1];
+	while (i != NONE && g->ids[i] != g->ids[g->n - 1])
+		i = g->singles.prev[i];
+	return i;
 }
 
 // --- life
@@ -235,11 +266,12 @@ void draft_go(struct draft *d, const token_id *tokens, size_t n_prompt, size_t n
 
 // --- proposals
 
-// Fills the proposal with what follows the longest match; of equally long ones, in this timeline, in earlier answers, in other files.
+// Fills the proposal with what follows the longest match; of equally long ones, in this timeline, in earlier answers, in other files. A single
+// token is looked for in this timeline only.
 static void look_up(struct draft *d) {
 	const struct grams *from = d->at;
 	d->match = d->n_proposal = d->i_proposal = 0;
-	if (d->at->n < 2)
+	if (d->at->n < 1)
 		return;
 	int place = grams_find(d->at, d->at, &d->match), other = grams_find(&d->history, d->at, &d->match);
 	if (other != NONE) {
@@ -252,6 +284,10 @@ static void look_up(struct draft *d) {
 			from = &d->timelines[i];
 			place = other;
 		}
+	}
+	if (place == NONE) {
+		place = grams_find_last(d->at);
+		d->match = 1;
 	}
 	if (place == NONE)
 		return;
@@ -305,15 +341,17 @@ void draft_measure(struct draft *d, int n_tokens, int64_t us) {
 
 // --- tests
 
-static bool grams_ok(const struct grams *g) {
+static bool chain_ok(const struct grams *g, const struct chain *c, uint32_t hash_of(const struct grams *, int)) {
 	int n_on_chains = 0;
-	for (int h = 0; h < 1 << HASH_BITS; h++) {
-		for (int32_t i = g->head[h]; i != NONE; i = g->prev[i], n_on_chains++) {
-			if (i < 1 || i >= g->n || g->prev[i] >= i || hash_pair(g->ids[i - 1], g->ids[i]) != (uint32_t)h)
+	for (uint32_t h = 0; h < 1u << HASH_BITS; h++)
+		for (int32_t i = c->head[h]; i != NONE; i = c->prev[i], n_on_chains++)
+			if (i < 0 || i >= g->n || c->prev[i] >= i || hash_of(g, i) != h)
 				return false;
-		}
-	}
-	return n_on_chains == (g->n ? g->n - 1 : 0);
+	return n_on_chains == g->n;
+}
+
+static bool grams_ok(const struct grams *g) {
+	return chain_ok(g, &g->pairs, pair_hash) && chain_ok(g, &g->singles, single_hash);
 }
 
 enum err draft_check(const struct draft *d) {

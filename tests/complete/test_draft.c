@@ -38,11 +38,11 @@ static int close_tiny(void **state) {
 
 // --- the source alone
 
-// What follows the latest place of the longest match (2 to 16 tokens) of the end: a plain search.
+// The latest place of the longest match (up to 16 tokens) of the end: a plain search.
 static int search(const token_id *ids, int n, int *match) {
 	int place = -1;
-	*match = 1;
-	for (int i = n - 2; i > 0; i--) {
+	*match = 0;
+	for (int i = n - 2; i >= 0; i--) {
 		int k = 0;
 		while (k < 16 && k <= i && ids[i - k] == ids[n - 1 - k])
 			k++;
@@ -72,7 +72,7 @@ static void proposes_what_followed_the_longest_match(void **state) {
 		token_id got[DRAFT_MAX_TOKENS];
 		int max = 1 + (int)tiny_draw(&seed, DRAFT_MAX_TOKENS), match;
 		draft_go(d, ids, (size_t)n, (size_t)n);
-		int n_got = draft_propose(d, false, max, got), place = n < 2 ? -1 : search(ids, n, &match);
+		int n_got = draft_propose(d, false, max, got), place = n < 1 ? -1 : search(ids, n, &match);
 		int want = place < 0 ? 0 : n - 1 - place < max ? n - 1 - place : max;
 		assert_int_equal(n_got, want);
 		if (want)
@@ -130,7 +130,7 @@ static void knows_answers_and_files_of_before(void **state) {
 	assert_string_equal(text, "ile");
 	put(ids, &n, "ab");
 	ids[n++] = 260; // the middle token
-	put(ids, &n, "zzb zzab");
+	put(ids, &n, "zzb zzab"); // as before the middle token
 	draft_go(d, ids, (size_t)n, (size_t)n);
 	assert_int_equal(propose_text(d, false, text), 0);
 	assert_int_equal(draft_check(d), ERR_OK);
