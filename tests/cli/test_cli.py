@@ -59,7 +59,7 @@ def test_help_has_examples_and_every_setting():
     text = run("--help").stdout
     assert "Examples:" in text
     rows = re.findall(r"^\| `(--[a-z-]+)` \| `((?:MASKSTORE|MS)_[A-Z_]+)` \| `(\w+)` \|", (ROOT / "docs" / "configuration.md").read_text(), re.M)
-    assert len(rows) == 12
+    assert len(rows) == 13
     shown = [tuple(line.split()[:3]) for line in text.splitlines() if re.match(r"  --\S+ +(MASKSTORE|MS)_", line)]
     assert shown == rows
 
