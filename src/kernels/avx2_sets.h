@@ -22,6 +22,9 @@ int argmax_avx2(const float *x, int n);
 // The AVX-512 set's own.
 void matmul_avx512(const struct weight *w, int row_begin, int row_end, const struct act_block *act, int n_tokens,
                    float *y, size_t y_stride, void *scratch, const _Atomic int *cancel);
+// Of at least 16 rows and at most MM_FEW_TOKENS tokens.
+void matmul_rows_avx512(const struct weight *w, int row_begin, int row_end, const struct act_block *act, int n_tokens,
+                        float *y, size_t y_stride, void *scratch, const _Atomic int *cancel);
 void attention_avx512(const struct attention_args *a);
 
 // The AMX set's own.

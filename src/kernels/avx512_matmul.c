@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// AVX-512 VNNI products of quantised weights and quantised activations of many tokens; a few tokens, which wait for memory and not for arithmetic,
-// and the last rows go the AVX2 way. The same chain of fused steps per output as there, so the bits are the same.
+// AVX-512 VNNI products of quantised weights and quantised activations of many tokens. A few tokens, which wait for memory and not for arithmetic, go
+// row by row (avx512_rows.c), the last rows the AVX2 way. The same chain of fused steps per output as there, so the bits are the same.
 //
 // Sixteen rows lie side by side (avx512_unpack.h), so a zmm register is one value of k of 16 rows, four at a time. A tile is 32 rows × up to 6 tokens (4 for
 // Q6_K, whose blocks are two sums): int32 sums of a 32-block per row lane, then one fused step into C, which stays in registers for a chunk of k.
@@ -13,7 +13,6 @@
 #include "kernels/avx512_unpack.h"
 #include "kernels/sets.h"
 
-#define FEW_TOKENS 3
 #define TILE_ROWS 32
 #define CHUNK_BLOCKS 40 // two wide panels of it are 55 KiB, more than L1; yet 2 to 4 % faster than 24 (measured)
 #define MAX_GROUP 6
@@ -265,7 +264,11 @@ static void token_block(const struct plan *p, int row_begin, int row_end, int to
 void matmul_avx512(const struct weight *w, int row_begin, int row_end, const struct act_block *act, int n_tokens,
                    float *y, size_t y_stride, void *scratch, const _Atomic int *cancel) {
 	int whole_end = row_begin + (row_end - row_begin) / 16 * 16;
-	if (n_tokens <= FEW_TOKENS || whole_end == row_begin) {
+	if (n_tokens <= MM_FEW_TOKENS && whole_end > row_begin) {
+		matmul_rows_avx512(w, row_begin, row_end, act, n_tokens, y, y_stride, scratch, cancel);
+		return;
+	}
+	if (whole_end == row_begin) {
 		matmul_avx2(w, row_begin, row_end, act, n_tokens, y, y_stride, scratch, cancel);
 		return;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The AVX-512 VNNI kernel set: products of many tokens by 16-lane integer dot products, attention by 16-lane
+// The AVX-512 VNNI kernel set: products by 16-lane integer dot products, attention by 16-lane
 // tiles, all else as in the AVX2 set. Bit-equal to both others.
 #include "kernels/avx2_sets.h"
 #include "kernels/sets.h"

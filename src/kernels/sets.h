@@ -51,6 +51,8 @@ static inline bool position_visible(const struct attention_args *a, int r, int p
 #define MM_TOKEN_BLOCK 128      // tokens whose activations are repacked at a time
 #define MM_GROUP_TOKENS 4       // tokens of one register tile
 #define MM_PANEL_BLOCK_BYTES 352 // 8 rows × 32 k unpacked
+#define MM_FEW_TOKENS 8          // of a product that the AVX-512 set does row by row (avx512_rows.c)
+#define MM_FEW_BLOCK_BYTES 384   // activations of these × 32 k
 #define MM_GROUP_BLOCK_BYTES 224 // activations of 4 tokens × 32 k
 #define MM_WIDE_BLOCK_BYTES 704 // 16 rows × 32 k unpacked, AVX-512
 

@@ -3,15 +3,17 @@
 // Usage: bench_pair attention|rows [SET SET], sets as MASKSTORE_ISA names them (default avx2 avx512).
 //
 // attention: head_dim 64 × 7 heads (and 128 × 6), f16; K and V lie as those of 48 KV heads do in the store, and each call takes the next head, so that
-// memory is read as in a model of 24 layers. rows: products of 1..8 tokens with matrices that come from memory (96 MiB) and from L2 (1 MiB).
+// memory is read as in a model of 24 layers. All on large pages, as in a server. rows: products of 1..8 tokens with matrices that come from memory (32 MiB) and from L2 (1 MiB).
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/pages.h"
 #include "tests/kernels/gen.h"
 
 #define ROUNDS 9
 #define MAX_TOKENS 8
+#define WEIGHT_BYTES ((size_t)32 << 20)
 
 static double cpu_s(void) {
 	struct timespec t;
@@ -73,8 +75,11 @@ static void bench_attention(const struct kernels *const set[2], int d, int heads
 	struct rng g = {1};
 	size_t n_blocks = (size_t)(n_ctx + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS, piece = (size_t)d * KV_BLOCK_TOKENS * 2;
 	int n_rows = heads * n_tokens;
-	uint8_t *kv = alloc_bytes(n_blocks * N_HEADS * 2 * piece);
-	fill_halves(&g, kv, n_blocks * N_HEADS * 2 * piece);
+	size_t kv_bytes = n_blocks * N_HEADS * 2 * piece;
+	uint8_t *kv = pages_alloc(kv_bytes);
+	if (!kv)
+		abort();
+	fill_halves(&g, kv, kv_bytes);
 	float *q = alloc_bytes(sizeof(float) * (size_t)(d * n_rows)), *out = alloc_bytes(sizeof(float) * (size_t)(d * n_rows));
 	for (int i = 0; i < d * n_rows; i++)
 		q[i] = rng_float(&g);
@@ -102,7 +107,7 @@ static void bench_attention(const struct kernels *const set[2], int d, int heads
 		       flops * j.repeats / median[i] / 1e9);
 	printf("  ratio %.2f\n", median[0] / median[1]);
 	fflush(stdout);
-	free(kv);
+	pages_free(kv, kv_bytes);
 	free(q);
 	free(out);
 	free(blocks);
@@ -130,7 +135,14 @@ static void bench_rows(const struct kernels *const set[2], enum dtype type, int 
 	int n_rows = (int)(n_bytes / row) / 16 * 16;
 	struct rows_job j = {.w = make_weight(&g, type, n_rows, k, FILL_RANDOM), .act = make_act(&g, set[0], MAX_TOKENS, k, false),
 	                     .y = alloc_bytes(sizeof(float) * MAX_TOKENS * (size_t)n_rows), .scratch = alloc_bytes(kernels_matmul_scratch_bytes(k)),
-	                     .repeats = (int)((96u << 20) / n_bytes)};
+	                     .repeats = (int)(WEIGHT_BYTES / n_bytes)};
+	size_t weight_bytes = row * (size_t)n_rows;
+	void *on_large_pages = pages_alloc(weight_bytes);
+	if (!on_large_pages)
+		abort();
+	memcpy(on_large_pages, j.w.data, weight_bytes);
+	free((void *)j.w.data);
+	j.w.data = on_large_pages;
 	printf("%-5s k %-5d %3d MiB, GB/s of weights for 1 to %d tokens\n", dtype_info(type).name, k, (int)(n_bytes >> 20), MAX_TOKENS);
 	double gb_s[2][MAX_TOKENS];
 	for (j.n_tokens = 1; j.n_tokens <= MAX_TOKENS; j.n_tokens++) {
@@ -146,7 +158,7 @@ static void bench_rows(const struct kernels *const set[2], enum dtype type, int 
 		printf("\n");
 	}
 	fflush(stdout);
-	free((void *)j.w.data);
+	pages_free(on_large_pages, weight_bytes);
 	free(j.act);
 	free(j.y);
 	free(j.scratch);
@@ -174,7 +186,7 @@ int main(int argc, char **argv) {
 	static const enum dtype types[] = {DTYPE_Q5_0, DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q6_K};
 	for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
 		int k = dtype_info(types[i]).block_elems == 32 ? 896 : 4864;
-		bench_rows(set, types[i], k, 96u << 20);
+		bench_rows(set, types[i], k, WEIGHT_BYTES);
 		bench_rows(set, types[i], k, 1u << 20);
 	}
 	return 0;
