@@ -75,20 +75,29 @@ void disk_read_ahead(const struct archive *a, const struct kv_key *key) {
 	close(fd);
 }
 
-size_t disk_read(int fd, uint8_t *out, size_t cap_bytes) {
-	struct stat st;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0 || (uint64_t)st.st_size > cap_bytes)
-		return 0;
+// Reads up to n_bytes from where `fd` stands; less at the file's end, or if it fails.
+static size_t read_all(int fd, uint8_t *out, size_t n_bytes, bool *failed) {
 	size_t n = 0;
-	while (n < (size_t)st.st_size) {
-		ssize_t got = read(fd, out + n, (size_t)st.st_size - n);
+	*failed = false;
+	while (n < n_bytes) {
+		ssize_t got = read(fd, out + n, n_bytes - n);
 		if (got < 0 && errno == EINTR)
 			continue;
+		*failed = got < 0;
 		if (got <= 0)
-			return 0;
+			break;
 		n += (size_t)got;
 	}
 	return n;
+}
+
+size_t disk_read(int fd, uint8_t *out, size_t cap_bytes, bool *failed) {
+	struct stat st;
+	*failed = fstat(fd, &st) != 0;
+	if (*failed || !S_ISREG(st.st_mode) || st.st_size <= 0 || (uint64_t)st.st_size > cap_bytes)
+		return 0;
+	size_t n = read_all(fd, out, (size_t)st.st_size, failed);
+	return n == (size_t)st.st_size ? n : 0;
 }
 
 static int64_t now_us(void) {
@@ -322,10 +331,11 @@ static enum extent_check peek_file(const struct folder_item *item) {
 	uint8_t head[16];
 	int fd = openat(item->dir_fd, item->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
-		return errno == ENOENT || errno == EACCES ? EXTENT_OK : EXTENT_CORRUPT; // not ours to judge
-	ssize_t n = item->n_bytes < EXTENT_HEADER_BYTES ? 0 : read(fd, head, sizeof head);
+		return EXTENT_OK; // gone, not ours, no descriptor left: nothing is known against it
+	bool failed = false;
+	size_t n = item->n_bytes < EXTENT_HEADER_BYTES ? 0 : read_all(fd, head, sizeof head, &failed);
 	close(fd);
-	return extent_peek(head, n > 0 ? (size_t)n : 0);
+	return failed ? EXTENT_OK : extent_peek(head, n);
 }
 
 static bool clean(void *user, const struct folder_item *item) {

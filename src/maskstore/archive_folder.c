@@ -144,7 +144,8 @@ static enum extent_check check_file(struct verifying *v, const struct folder_ite
 	int fd = openat(item->dir_fd, item->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return EXTENT_CORRUPT;
-	size_t n_bytes = disk_read(fd, v->buffer, v->buffer_bytes);
+	bool failed; // a block that can't be read is as good as damaged to who asks
+	size_t n_bytes = disk_read(fd, v->buffer, v->buffer_bytes, &failed);
 	close(fd);
 	return n_bytes ? check_data(v, item, n_bytes) : EXTENT_CORRUPT;
 }

@@ -134,8 +134,8 @@ bool disk_exists(const struct archive *a, const struct kv_key *key);
 void disk_read_ahead(const struct archive *a, const struct kv_key *key);
 // Opens a block's file; -1 if there is none.
 int disk_open(const struct archive *a, const struct kv_key *key);
-// Reads a whole file of at most cap_bytes; 0 if it isn't a regular file, is larger, or can't be read.
-size_t disk_read(int fd, uint8_t *out, size_t cap_bytes);
+// Reads a whole file of at most cap_bytes; 0 if it isn't a regular file, is larger, becomes shorter meanwhile, or can't be read now (*failed).
+size_t disk_read(int fd, uint8_t *out, size_t cap_bytes, bool *failed);
 // Remembers a use in the file's time.
 void disk_touch_file(int fd);
 void disk_touch(const struct archive *a, const struct kv_key *key);

@@ -194,7 +194,10 @@ static enum restored restore_from_ram(struct reader *reader, const struct archiv
 
 static enum restored restore_from_disk(struct reader *reader, const struct archive_block *b, int fd, void *payload) {
 	struct archive *a = reader->archive;
-	size_t n_bytes = disk_read(fd, reader->buffer, a->extent_bytes);
+	bool failed;
+	size_t n_bytes = disk_read(fd, reader->buffer, a->extent_bytes, &failed);
+	if (failed)
+		return RESTORED_MISS; // says nothing about the file
 	enum restored r = n_bytes ? unpack(reader, b, reader->buffer, n_bytes, payload) : RESTORED_CORRUPT;
 	if (r == RESTORED_CORRUPT)
 		disk_remove(a, &b->key);

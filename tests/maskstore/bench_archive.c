@@ -38,7 +38,8 @@ static bool read_item(void *user, const struct folder_item *item) {
 		return b->n < MAX_BLOCKS;
 	uint8_t *data = malloc((size_t)item->n_bytes);
 	int fd = openat(item->dir_fd, item->name, O_RDONLY);
-	size_t n = data && fd >= 0 ? disk_read(fd, data, (size_t)item->n_bytes) : 0;
+	bool failed;
+	size_t n = data && fd >= 0 ? disk_read(fd, data, (size_t)item->n_bytes, &failed) : 0;
 	if (fd >= 0)
 		close(fd);
 	if (!n || extent_read(data, n, &b->infos[b->n]) != EXTENT_OK) {
