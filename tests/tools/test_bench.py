@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "tools" / "bench.d"))
 import figures  # noqa: E402
 import llama  # noqa: E402
 import ours  # noqa: E402
+import peers  # noqa: E402
 import plot  # noqa: E402
 import sessions  # noqa: E402
 import suffix  # noqa: E402
@@ -229,6 +230,33 @@ def test_fewest_lines_lose_at_most_three_items():
     assert suffix.fewest({64: 100, 16: 98, 4: 97}) == 4
     assert suffix.fewest({64: 100, 16: 97, 4: 96}) == 16
     assert suffix.counts_of([{4: True, 16: True, 64: False}, {"4": True, "16": False, "64": False}]) == {64: 0, 16: 1, 4: 2}
+
+
+# --- peers
+
+
+def test_settings_that_may_yet_win_stay_in_the_race():
+    plain, flash, q8 = peers.SETTINGS
+    figure = peers.Figure(peers.SETTINGS)
+    figure.add(60.0, {plain: 30.0, flash: 28.0, q8: 20.0})
+    assert figure.settings == [plain, flash]
+    figure.add(60.0, {plain: 20.0, flash: 30.0})
+    figure.add(90.0, {plain: 20.0, flash: 30.0})
+    assert figure.ratio() == 2.0  # medians 60 and 30, flash attention's
+    assert figure.spread() == [2.0, 3.0]
+    assert figure.as_json()["peer_q8_0_flash"] == [20.0]
+
+
+def test_every_key_is_there_in_order_and_null_where_there_is_no_figure():
+    figure = peers.Figure(peers.SETTINGS[:1])
+    figure.add(3.0, {peers.SETTINGS[0]: 2.0})
+    ratios = peers.ratios_of(peers.KEYS, {"decode_512": figure}, {"dot_share": 0.66666})
+    assert tuple(ratios) == peers.KEYS
+    assert {k: v for k, v in ratios.items() if v is not None} == {"decode_512": 1.5, "dot_share": 0.667}
+
+
+def test_every_key_has_a_case_or_is_our_own():
+    assert sorted(peers.KEYS) == sorted([*peers.CASES, *peers.OWN])
 
 
 # --- the command
