@@ -104,8 +104,8 @@ static bool surroundings(struct prompt *p, const struct snapshot *s, size_t curs
 	*before_begin = begin;
 	p->before = text_copy(s, begin, cursor, NULL);
 	p->rest = text_copy(s, cursor, end, NULL);
-	size_t from = snapshot_line_start(s, line + 1), to = line + 1 < n_lines ? snapshot_line_end(s, line + PROMPT_SUFFIX_LINES < n_lines ?
-	                                                                                          line + PROMPT_SUFFIX_LINES : n_lines - 1) : from;
+	size_t from = snapshot_line_start(s, line + 1), to = line + 1 < n_lines ? snapshot_line_end(s, line + PROMPT_AFTER_LINES < n_lines ?
+	                                                                                          line + PROMPT_AFTER_LINES : n_lines - 1) : from;
 	if (to - from > PROMPT_LINE_BYTES)
 		to = snapshot_char_start(s, from + PROMPT_LINE_BYTES);
 	p->after = text_copy(s, from, to, NULL);

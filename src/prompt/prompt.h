@@ -2,7 +2,8 @@
 // From a cursor in a text to the tokens that the model sees. Pure: the same text, cursor, syntax, model and options give the same prompt.
 //
 // Default layout, anchored PSM (design.md §4):
-//   FIM prefix, text from the cut to the anchor (behind imports and enclosing signatures where something is cut off), FIM suffix, rest of the cursor's line and 16 lines, FIM middle, text from the anchor to the cursor
+//   FIM prefix, text from the cut to the anchor, FIM suffix, rest of the cursor's line and PROMPT_SUFFIX_LINES lines, FIM middle, text from the anchor to the cursor
+// Where something is cut off at the start, imports and the signatures around the cut go before it.
 // The anchor is the start of the cursor's line number rounded down to a multiple of PROMPT_ANCHOR_LINES. Without FIM tokens: text from the cut to
 // the cursor. Trailing blanks, the partial word or fresh punctuation before the cursor are taken off and must be generated again (token healing;
 // the exact rule is in heal.c).
@@ -17,7 +18,8 @@
 #include "document/document.h"
 
 #define PROMPT_ANCHOR_LINES 16
-#define PROMPT_SUFFIX_LINES 16
+#define PROMPT_SUFFIX_LINES 8  // as good as 16 in 300 items, and half the price of a jump (docs/speed.md); 4 are worse
+#define PROMPT_AFTER_LINES 16  // that stop rules look at
 #define PROMPT_LINE_BYTES 65536 // more of one line is never looked at by stop rules
 #define PROMPT_CUT_LINES 64 // the first line kept moves in steps of this many lines, so that the kept text stays byte-identical
 
@@ -40,7 +42,7 @@ struct prompt {
 	// What stop rules need (complete/suggest.h), all with \n line ends:
 	char *before;      // owned; the cursor's line up to the cursor (of a huge line the last PROMPT_LINE_BYTES)
 	char *rest;        // owned; the cursor's line after the cursor (of a huge line the first PROMPT_LINE_BYTES)
-	char *after;       // owned; the PROMPT_SUFFIX_LINES lines after the cursor's line, also where the prompt has no suffix (at most PROMPT_LINE_BYTES)
+	char *after;       // owned; the PROMPT_AFTER_LINES lines after the cursor's line, also where the prompt has no suffix (at most PROMPT_LINE_BYTES)
 	bool single_line;  // stop at the first newline; else to the end of the block
 	int block_indent;  // bytes of indentation of a statement in the wanted block (multi-line only)
 	bool crlf;         // the document uses \r\n

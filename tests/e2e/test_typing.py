@@ -149,7 +149,7 @@ class Typist:
 
 
 TEXT = LONG[:2400]
-SUFFIX = 16 * 14  # lines below the cursor in the prompt, tokens each, generously
+SUFFIX = 8 * 14  # lines below the cursor in the prompt, tokens each, generously
 SINCE = 16 * 14   # lines between anchor and cursor
 
 

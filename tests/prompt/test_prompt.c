@@ -147,7 +147,7 @@ static void test_layout(void **state) {
 	assert_memory_equal(middle, text + anchor, strlen(middle));
 	assert_int_equal(anchor + strlen(middle) + p.healed_bytes, cursor);
 	assert_memory_equal(suffix, text + cursor, strlen(suffix));
-	assert_string_equal(suffix + strlen(suffix) - strlen("line_56 = 56"), "line_56 = 56"); // the rest of the line and 16 lines
+	assert_string_equal(suffix + strlen(suffix) - strlen("line_48 = 48"), "line_48 = 48"); // the rest of the line and 8 lines
 	assert_memory_equal(p.after, "line_41 = 41\n", 13);
 	assert_true(p.single_line);
 	free(prefix);
