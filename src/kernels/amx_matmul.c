@@ -14,7 +14,7 @@
 #include "kernels/avx512_unpack.h"
 #include "kernels/sets.h"
 
-#define GROUP_TOKENS 16
+#define GROUP_TOKENS AMX_GROUP_TOKENS
 #define CHUNK_BLOCKS 40
 #define MAX_PANELS 2 // of 16 rows: two lines of y side by side
 #define SUM_SLOTS 4 // blocks whose sums are kept: a power of two above LAG
@@ -32,8 +32,8 @@ struct act_group {
 	float d[GROUP_TOKENS];
 	float d_sum[GROUP_TOKENS]; // d·(float)sum
 };
-_Static_assert(MM_TOKEN_BLOCK % GROUP_TOKENS == 0 && MM_TOKEN_BLOCK / GROUP_TOKENS * CHUNK_BLOCKS * sizeof(struct act_group) <=
-	MM_TOKEN_BLOCK / MM_GROUP_TOKENS * MM_CHUNK_BLOCKS * MM_GROUP_BLOCK_BYTES, "scratch");
+_Static_assert(AMX_TOKEN_BLOCK % GROUP_TOKENS == 0 && CHUNK_BLOCKS <= MM_CHUNK_BLOCKS &&
+	sizeof(struct act_group) == AMX_GROUP_BLOCK_BYTES, "scratch");
 _Static_assert(MAX_PANELS * CHUNK_BLOCKS * sizeof(struct wide_block) <= MM_PANELS * MM_CHUNK_BLOCKS * MM_PANEL_BLOCK_BYTES, "scratch");
 
 struct plan {
@@ -45,7 +45,7 @@ struct plan {
 	float *y;
 	size_t y_stride;
 	struct wide_block *panel; // [MAX_PANELS][CHUNK_BLOCKS]
-	struct act_group *packed; // [MM_TOKEN_BLOCK / 16][blocks of the chunk]
+	struct act_group *packed; // [AMX_TOKEN_BLOCK / 16][blocks of the chunk]
 	const _Atomic int *cancel;
 };
 
@@ -83,14 +83,16 @@ static void tiles_setup(int k) {
 
 // Repacks blocks [block, block + n) of tokens [token, token + n_tokens), n_tokens ≤ 16, to out[n].
 static void repack_group(const struct plan *p, int token, int n_tokens, int block, int n, struct act_group *out) {
-	for (int t = 0; t < GROUP_TOKENS; t++) {
-		const struct act_block *a = p->act + (size_t)(token + t) * (size_t)p->n_blocks + (size_t)block;
-		for (int b = 0; b < n; b++) {
-			bool there = t < n_tokens;
-			__m256i q = there ? _mm256_loadu_si256((const __m256i *)(const void *)a[b].q) : _mm256_setzero_si256();
-			_mm256_store_si256((__m256i *)(void *)out[b].q[t], q);
-			out[b].d[t] = there ? a[b].d : 0.0f;
-			out[b].d_sum[t] = there ? a[b].d * (float)a[b].sum : 0.0f;
+	for (int b = 0; b < n; b++, out++) {
+		const struct act_block *a = p->act + (size_t)token * (size_t)p->n_blocks + (size_t)(block + b);
+		for (int t = 0; t < n_tokens; t++, a += p->n_blocks) {
+			_mm256_store_si256((__m256i *)(void *)out->q[t], _mm256_loadu_si256((const __m256i *)(const void *)a->q));
+			out->d[t] = a->d;
+			out->d_sum[t] = a->d * (float)a->sum;
+		}
+		for (int t = n_tokens; t < GROUP_TOKENS; t++) {
+			memset(out->q[t], 0, sizeof out->q[t]);
+			out->d[t] = out->d_sum[t] = 0.0f;
 		}
 	}
 }
@@ -246,8 +248,8 @@ void matmul_amx(const struct weight *w, int row_begin, int row_end, const struct
 	choose_kind(&p, w->type);
 	tiles_setup(p.kind == TILE_K6 ? 16 : 32);
 	bool going = true;
-	for (int t = 0; t < n_tokens && going; t += MM_TOKEN_BLOCK)
-		going = token_block(&p, row_begin, whole_end, t, min_int(MM_TOKEN_BLOCK, n_tokens - t));
+	for (int t = 0; t < n_tokens && going; t += AMX_TOKEN_BLOCK)
+		going = token_block(&p, row_begin, whole_end, t, min_int(AMX_TOKEN_BLOCK, n_tokens - t));
 	_tile_release(); // so that the system need not save tiles when it switches threads
 	if (whole_end < row_end && going)
 		matmul_avx2(w, whole_end, row_end, act, n_tokens, y, y_stride, scratch, cancel);

@@ -45,7 +45,9 @@ size_t kernels_matmul_scratch_bytes(int max_k) {
 	size_t n_blocks = ((size_t)max_k + 31) / 32;
 	size_t panel = align_64(MM_PANELS * (size_t)MM_CHUNK_BLOCKS * MM_PANEL_BLOCK_BYTES);
 	size_t block_acts = (size_t)(MM_TOKEN_BLOCK / MM_GROUP_TOKENS) * MM_CHUNK_BLOCKS * MM_GROUP_BLOCK_BYTES;
+	size_t amx_acts = (size_t)(AMX_TOKEN_BLOCK / AMX_GROUP_TOKENS) * MM_CHUNK_BLOCKS * AMX_GROUP_BLOCK_BYTES;
 	size_t few_acts = n_blocks * MM_FEW_BLOCK_BYTES;
+	block_acts = amx_acts > block_acts ? amx_acts : block_acts;
 	size_t quantised = panel + align_64(few_acts > block_acts ? few_acts : block_acts);
 	size_t floats = F32_PANEL_ROWS * align_64(sizeof(float) * (size_t)max_k);
 	return quantised > floats ? quantised : floats;

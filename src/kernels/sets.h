@@ -55,5 +55,8 @@ static inline bool position_visible(const struct attention_args *a, int r, int p
 #define MM_FEW_BLOCK_BYTES 384   // activations of these × 32 k
 #define MM_GROUP_BLOCK_BYTES 224 // activations of 4 tokens × 32 k
 #define MM_WIDE_BLOCK_BYTES 704 // 16 rows × 32 k unpacked, AVX-512
+#define AMX_TOKEN_BLOCK 256      // tokens whose activations the AMX set repacks at a time: a chunk of the command line
+#define AMX_GROUP_TOKENS 16      // tokens of one AMX tile
+#define AMX_GROUP_BLOCK_BYTES 640 // activations of 16 tokens × 32 k
 
 #endif
