@@ -51,8 +51,8 @@ struct draft {
 	float extra;                // what further tokens take here, as a multiple of EXTRA
 };
 
-// Where nothing is measured yet: shares of right tokens by length of match, and the time of further tokens by the tokens of a pass, in passes
-// of one, as measured on the default model (docs/speed.md, Speculation).
+// Where nothing is measured yet: shares of right tokens by length of match (15 places with the default model), and the time of further tokens
+// by the tokens of a pass, in passes of one, which is about what kernels for few tokens reach (docs/speed.md, Speculation).
 static const float TRUST[MAX_MATCH + 1] = {0, .45f, .45f, .60f, .70f, .70f, .85f, .85f, .85f, .85f, .85f, .85f, .85f, .85f, .85f, .85f, .95f};
 static const float EXTRA[DRAFT_MAX_TOKENS + 2] = {0, 0, .2f, .35f, .5f, .65f, .8f, .9f, 1.0f};
 

@@ -183,6 +183,16 @@ def test_bench(model):
         assert figures["tokens_per_s"] > 0
 
 
+def test_bench_spec(model, sample):
+    """Speculation gives the same tokens in fewer passes of the decoder."""
+    done = run("bench", "spec", f"{sample}:6:20", f"{sample}:3:1", "--n", "48", "--json", "--model", model)
+    figures = json.loads(done.stdout)
+    assert figures["identical"] is True and figures["places"] == 2 and figures["tokens"] == 96
+    assert figures["ratio"] == pytest.approx(figures["spec_tokens_per_s"] / figures["plain_tokens_per_s"], rel=0.01)
+    assert figures["plain_passes"] == 2 * 47 and figures["spec_passes"] + figures["accepted"] == 2 * 47
+    refused(run("bench", "spec", "--model", model), "bench takes one of")
+
+
 def test_bench_behind_a_filled_context(model):
     figures = json.loads(run("bench", "decode", "--depth", "1000", "--n", "4", "--repeat", "2", "--json", "--model", model).stdout)
     assert figures["depth"] == 1000 and figures["tokens_per_s"] > 0

@@ -16,6 +16,7 @@ import ours  # noqa: E402
 import peers  # noqa: E402
 import plot  # noqa: E402
 import sessions  # noqa: E402
+import spec  # noqa: E402
 import suffix  # noqa: E402
 
 SOURCE = "import os\n\n\n" + "".join(
@@ -266,3 +267,22 @@ def test_bench_names_its_benchmarks():
     done = subprocess.run([ROOT / "tools" / "bench", "nothing"], capture_output=True, text=True)
     assert done.returncode == 2
     assert all(name in done.stderr for name in ("peers", "keystrokes", "store"))
+
+
+# --- speculation
+
+
+def test_places_are_holes_in_real_files(monkeypatch, tmp_path):
+    texts = {f"a/m{i}.py": SOURCE + f"# {i}\n" for i in range(9)} | {"a/tests/t.py": SOURCE, "a/short.py": "x = 1\n"}
+    monkeypatch.setattr(sessions, "all_paths", lambda: list(texts))
+    monkeypatch.setattr(sessions, "sources", lambda paths: {p: texts[p] for p in paths})
+    found = list(spec.places(5, 6))
+    assert found == list(spec.places(5, 6)) != list(spec.places(5, 7))
+    assert len({path for path, *_ in found}) == 5 and not any("tests" in path or "short" in path for path, *_ in found)
+    for path, text, line, character in found:
+        whole, holed = texts[path].split("\n"), text.split("\n")
+        assert len(holed) == len(whole) - spec.HOLE_LINES + 1
+        assert holed[:line] == whole[:line] and holed[line + 1 :] == whole[line + spec.HOLE_LINES :]
+        assert holed[line] == whole[line][:character]
+    words = spec.write_places(tmp_path, 3, 6)
+    assert [word.rsplit(":", 2)[1:] for word in words] == [[str(line + 1), str(character + 1)] for _, _, line, character in found[:3]]
