@@ -121,9 +121,12 @@ static void append_store(struct buf *b, const struct complete_result *r) {
 	buf_appendf(b, ",\"store\":{\"hot_bytes\":%llu,\"cached_bytes\":%llu,\"budget_bytes\":%llu,\"evicted\":%llu,\"copied\":%llu",
 		(unsigned long long)s->n_hot * s->block_bytes, (unsigned long long)s->n_cached * s->block_bytes, (unsigned long long)s->budget_bytes,
 		(unsigned long long)s->n_evicted, (unsigned long long)s->n_copied);
+	buf_appendf(b, ",\"found_tokens\":%llu,\"restored_tokens\":%llu", (unsigned long long)s->hit_tokens, (unsigned long long)s->restored_tokens);
 	buf_appendf(b, ",\"verified\":%llu,\"healed\":%llu", (unsigned long long)r->stats.n_verified, (unsigned long long)r->stats.n_healed);
 	buf_appendf(b, ",\"archive_ram_bytes\":%llu,\"archive_disk_bytes\":%llu,\"raw_bytes\":%llu,\"packed_bytes\":%llu", (unsigned long long)a->ram_bytes,
 		(unsigned long long)a->disk_bytes, (unsigned long long)a->raw_bytes, (unsigned long long)a->packed_bytes);
+	buf_appendf(b, ",\"archive_hits_ram\":%llu,\"archive_hits_disk\":%llu,\"archive_misses\":%llu,\"archive_evicted\":%llu", (unsigned long long)a->hits_ram,
+		(unsigned long long)a->hits_disk, (unsigned long long)a->misses, (unsigned long long)a->evictions);
 	buf_appendf(b, ",\"waits\":%llu,\"wait_us\":%llu,\"corrupt\":%llu,\"write_errors\":%llu}", (unsigned long long)a->waits,
 		(unsigned long long)a->wait_us, (unsigned long long)a->corrupt, (unsigned long long)a->write_errors);
 }

@@ -290,6 +290,28 @@ def test_store_report_verify_clear(store):
     assert store_json("inspect", "store", cache=cache)["extents"] == 0
 
 
+def test_store_shows_the_last_request(store):
+    """The newest line of the log with figures of a store; what a log may hold besides never gets through."""
+    cache, _ = store
+    log = cache / "log" / "requests.jsonl"
+    log.parent.mkdir()
+    old, new = '{"time":"2026-01-02T03:04:05.678Z","id":1,"store":{"waits":1}}\n', '{"time":"2026-01-02T03:04:06.789Z","id":2,"store":{"waits":2,"healed":0}}\n'
+    log.write_text(old + new + '{"time":"2026-01-02T03:04:07.000Z","id":3}\n' + '{"time":"2026-01-02T03:04:08.000Z","store":{"waits":')
+    shown = store_json("inspect", "store", cache=cache)
+    assert shown["last_request"] == {"time": "2026-01-02T03:04:06.789Z", "store": {"waits": 2, "healed": 0}}
+    text = run("inspect", "store", "--cache-dir", cache).stdout
+    assert "2026-01-02T03:04:06.789Z" in text and "waits                 2" in text and "healed                0" in text
+    log.write_text("x" * 100_000 + "\n" + new)
+    assert store_json("inspect", "store", cache=cache)["last_request"]["store"]["waits"] == 2
+    for damaged in ['{"time":"\x1b[2J","store":{"waits":1}}\n', '{"time":"2026","store":{"waits":"\x1b"}}\n', '{"time":"2026","store":{' + '"a":1,' * 9000 + "}}\n", "\n\n", ""]:
+        log.write_text(damaged)
+        assert "last_request" not in store_json("inspect", "store", cache=cache)
+        assert "none in the log" in run("inspect", "store", "--cache-dir", cache).stdout
+    log.unlink()
+    os.mkfifo(log)
+    assert "last_request" not in store_json("inspect", "store", cache=cache)
+
+
 def test_store_verify_finds_damage(store):
     cache, files = store
     data = bytearray(files[1].read_bytes())

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """R84, R85: the latency log of a real session."""
+import json
 import os
 import stat
+import subprocess
 
 import pytest
 from client import LONG, end_of
@@ -30,6 +32,17 @@ def test_one_line_a_request_before_its_answer(served, log_lines):
         assert line["outcome"] == ("shown" if served.items(answer) else "empty")
         assert line["stop"] and line["version"] and line["strategy"] == "conservative"
     assert log_lines()[-1]["tokens"]["hit"] > 0  # the same place again
+
+
+def test_inspect_store_beside_a_server(binary, served, log_lines, tmp_path):
+    """The figures of the store, as the server has written them."""
+    text = "def add(a, b):\n    return "
+    served.open(URI, text)
+    served.complete(URI, end_of(text))
+    shown = subprocess.run([binary, "inspect", "store", "--json", "--cache-dir", tmp_path / "cache"], check=True, capture_output=True)
+    last = json.loads(shown.stdout)["last_request"]
+    assert (last["time"], last["store"]) == (log_lines()[-1]["time"], log_lines()[-1]["store"])
+    assert last["store"]["hot_bytes"] > 0 and {"found_tokens", "archive_hits_disk", "archive_misses", "waits", "archive_evicted", "healed"} <= set(last["store"])
 
 
 def test_the_log_holds_no_text(served, tmp_path):
