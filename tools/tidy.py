@@ -234,7 +234,8 @@ class Tidy:
         for path in self.files:
             if not path.endswith(".h") or not path.startswith(("src/", "lsp/", "tests/")):
                 continue
-            own = ["-mavx2", "-mfma", "-mf16c"] if re.search(r"avx2|vnni", path) else []
+            own = ["-mavx2", "-mfma", "-mf16c"] if re.search(r"avx|vnni", path) else []
+            own += ["-mavx512f", "-mavx512bw", "-mavx512vl"] if "avx512" in path else []
             answer = subprocess.run([compiler, *own, *flags], cwd=self.root, text=True, capture_output=True,
                                     input=f'#include "{path}"\nint tidy_unused;\n')
             if answer.returncode != 0:

@@ -25,6 +25,7 @@ void matmul_avx512(const struct weight *w, int row_begin, int row_end, const str
 // Of at least 16 rows and at most MM_FEW_TOKENS tokens.
 void matmul_rows_avx512(const struct weight *w, int row_begin, int row_end, const struct act_block *act, int n_tokens,
                         float *y, size_t y_stride, void *scratch, const _Atomic int *cancel);
+void swiglu_avx512(const float *gate, const float *up, float *y, int n);
 void attention_avx512(const struct attention_args *a);
 
 // The AMX set's own.

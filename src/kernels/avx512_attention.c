@@ -9,6 +9,7 @@
 #include "kernels/attention_rows.h"
 #include "kernels/avx2_common.h"
 #include "kernels/avx2_sets.h"
+#include "kernels/avx512_common.h"
 #include "kernels/sets.h"
 
 #define DIRECT_ROWS 28
@@ -276,21 +277,6 @@ static inline __mmask16 visible_lanes(const struct attention_args *a, int r, int
 	return (__mmask16)(bits ? seen & bits[p / 32] >> (p % 32) : seen);
 }
 
-// kernels_exp for x ≤ 0 (or NaN), the same bits: 2^n is in range itself, so scaling by it is exact.
-static inline __m512 exp_lanes_below_zero_512(__m512 x) {
-	const __m512 round = _mm512_set1_ps(EXP_ROUND);
-	__m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(EXP_LOG2E), round), round);
-	__m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-EXP_LN2_HI), x);
-	r = _mm512_fmadd_ps(n, _mm512_set1_ps(-EXP_LN2_LO), r);
-	__m512 p = _mm512_fmadd_ps(_mm512_set1_ps(EXP_C5), r, _mm512_set1_ps(EXP_C4));
-	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C3));
-	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C2));
-	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C1));
-	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C0));
-	p = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0f));
-	return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_MIN), _CMP_NLT_UQ), p, n);
-}
-
 // lanes + low half + high half: the order of eight lanes by p mod 8.
 static inline __m256 add_halves(__m256 lanes, __m512 e) {
 	lanes = _mm256_add_ps(lanes, _mm512_castps512_ps256(e));
@@ -321,13 +307,13 @@ static float softmax_unit(struct attend *s, int r, int p0, float *sum, bool *any
 	__m512 maxes = _mm512_set1_ps(max);
 	__m256 lanes = _mm256_setzero_ps();
 	for (i = 0; i < plain; i += 16) {
-		__m512 e = exp_lanes_below_zero_512(_mm512_sub_ps(_mm512_loadu_ps(w + i), maxes));
+		__m512 e = exp_sixteen_below_zero(_mm512_sub_ps(_mm512_loadu_ps(w + i), maxes));
 		_mm512_storeu_ps(w + i, e);
 		lanes = add_halves(lanes, e);
 	}
 	for (; i < n; i += 16) {
 		__mmask16 seen = visible_lanes(s->a, r, p0 + i);
-		__m512 e = exp_lanes_below_zero_512(_mm512_sub_ps(_mm512_mask_loadu_ps(lowest, seen, w + i), maxes));
+		__m512 e = exp_sixteen_below_zero(_mm512_sub_ps(_mm512_mask_loadu_ps(lowest, seen, w + i), maxes));
 		e = _mm512_maskz_mov_ps(seen, e);
 		_mm512_storeu_ps(w + i, e);
 		lanes = add_halves(lanes, e);
