@@ -23,6 +23,10 @@ const struct kernels *kernels_get(unsigned cpu_flags) {
 }
 
 struct kernels_peaks kernels_peaks(unsigned cpu_flags) {
+#ifdef KERNELS_HAVE_AMX
+	if ((cpu_flags & CPU_AVX2_FMA_F16C) && (cpu_flags & CPU_AVX512_VNNI) && (cpu_flags & CPU_AMX_INT8))
+		return (struct kernels_peaks){kernels_peaks_avx2.read, peak_int8_dot_amx, peak_fma_avx512};
+#endif
 #ifdef KERNELS_HAVE_AVX512
 	if ((cpu_flags & CPU_AVX2_FMA_F16C) && (cpu_flags & CPU_AVX512_VNNI))
 		return (struct kernels_peaks){kernels_peaks_avx2.read, peak_int8_dot_vnni, peak_fma_avx512};

@@ -14,6 +14,7 @@ extern const struct kernels_peaks kernels_peaks_avx2;
 // The AVX-512 loops of struct kernels_peaks; it reads as AVX2 does.
 uint64_t peak_int8_dot_vnni(uint64_t n_steps);
 uint64_t peak_fma_avx512(uint64_t n_steps);
+uint64_t peak_int8_dot_amx(uint64_t n_steps); // KERNELS_HAVE_AMX
 
 // Scalar functions, contracts as in struct kernels.
 void quantize_scalar(const float *x, struct act_block *out, int k);
