@@ -216,6 +216,15 @@ bool archive_put(struct archive *a, const struct archive_block *b, const void *p
 	return queued;
 }
 
+void archive_touch(struct archive *a, const struct kv_key *key) {
+	pthread_mutex_lock(&a->lock);
+	if (a->n_touched < ARCHIVE_TOUCHES && !a->closing && a->root_path) {
+		a->touched[(a->first_touched + a->n_touched++) % ARCHIVE_TOUCHES] = *key;
+		pthread_cond_signal(&a->writer_wake);
+	}
+	pthread_mutex_unlock(&a->lock);
+}
+
 // --- restores
 
 // Counts what a finished job has given. Caller holds the lock.
@@ -274,9 +283,9 @@ bool archive_flush(struct archive *a, int timeout_ms) {
 	struct timespec end = {.tv_sec = (time_t)(end_us / 1000000), .tv_nsec = (long)(end_us % 1000000) * 1000};
 	pthread_mutex_lock(&a->lock);
 	int timed_out = 0;
-	while ((a->n_queued || a->writer_busy) && timed_out != ETIMEDOUT)
+	while ((a->n_queued || a->n_touched || a->writer_busy) && timed_out != ETIMEDOUT)
 		timed_out = pthread_cond_timedwait(&a->changed, &a->lock, &end);
-	bool idle = !a->n_queued && !a->writer_busy;
+	bool idle = !a->n_queued && !a->n_touched && !a->writer_busy;
 	pthread_mutex_unlock(&a->lock);
 	return idle;
 }

@@ -73,6 +73,10 @@ typedef void archive_put_done(void *user, uint32_t block);
 bool archive_put(struct archive *a, const struct archive_block *b, const void *payload, bool to_disk, archive_put_done *done,
                  void *user, uint32_t block);
 
+// Says that a block which is there is used without being restored (it stays in the store's memory), so that its file does not look unused. Returns at
+// once; the writer notes it in the file's time when nothing is to be written. Forgotten where too many wait.
+void archive_touch(struct archive *a, const struct kv_key *key);
+
 // One restore in order: asks for a chain of blocks, then waits for them one after another.
 // `payloads[i]` [block_bytes, aligned to 4] receives block i. Several are restored at a time, and files are read ahead up to the prefetch depth. Stops at the first block that is
 // missing, corrupt, or does not name the parent and ids that are asked for, and returns how many were restored (0..n). Stops early
@@ -80,7 +84,7 @@ bool archive_put(struct archive *a, const struct archive_block *b, const void *p
 size_t archive_restore(struct archive *a, const struct archive_block *blocks, void *const *payloads, size_t n, const _Atomic int *cancel);
 
 void archive_stats(struct archive *a, struct archive_stats *out);
-// Waits until all queued writes are done (tests, exit). False after timeout_ms.
+// Waits until all queued writes and touches are done (tests, exit). False after timeout_ms.
 bool archive_flush(struct archive *a, int timeout_ms);
 
 // --- the folder without a server (maskstore store verify|clear, inspect store)

@@ -21,6 +21,7 @@
 #define ARCHIVE_MAX_PREFETCH 64    // files read ahead
 #define ARCHIVE_READERS 2          // who waits for a restore uses no core meanwhile; more than two seldom wait for the CPU rather than for memory
 #define ARCHIVE_JOB_BLOCKS 256     // of one job
+#define ARCHIVE_TOUCHES 1024       // blocks whose use waits to be noted
 #define ARCHIVE_PATH_BYTES 4096
 #define ARCHIVE_HEX_BYTES 65       // a key in hexadecimal with its zero
 #define ARCHIVE_TEMP_AGE_S 60      // a temporary file older than this belongs to nobody
@@ -89,6 +90,8 @@ struct archive {
 	struct entry_list ram_only, ram_copy; // by on_disk
 	struct entry *queue_head, *queue_tail;
 	size_t n_queued;
+	struct kv_key touched[ARCHIVE_TOUCHES]; // ring: whose use the writer is to note, in order as for restores (archive_disk.c, Use)
+	size_t first_touched, n_touched;
 	bool writer_busy;               // also while the folder is scanned after opening
 	struct restore_job *jobs, *last_job;
 	struct archive_stats stats;

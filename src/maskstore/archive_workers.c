@@ -110,6 +110,16 @@ static void drop_queue(struct archive *a) {
 	}
 }
 
+// Enters and leaves with the lock held.
+static void touch_one(struct archive *a) {
+	struct kv_key key = a->touched[a->first_touched];
+	a->first_touched = (a->first_touched + 1) % ARCHIVE_TOUCHES;
+	a->n_touched--;
+	pthread_mutex_unlock(&a->lock);
+	disk_touch(a, &key);
+	pthread_mutex_lock(&a->lock);
+}
+
 void *archive_writer(void *arg) {
 	struct archive *a = arg;
 #ifdef __linux__
@@ -126,6 +136,11 @@ void *archive_writer(void *arg) {
 		}
 		if (a->closing)
 			break;
+		if (a->n_touched) {
+			a->writer_busy = true;
+			touch_one(a);
+			continue;
+		}
 		a->writer_busy = false;
 		pthread_cond_broadcast(&a->changed);
 		pthread_cond_wait(&a->writer_wake, &a->lock);

@@ -22,6 +22,7 @@ struct block {
 	bool condemned;   // unlinked while others had it pinned: never published again
 	uint32_t hits;    // times found by a timeline that did not hold it
 	uint64_t used;    // the store's clock when it was last unpinned or found
+	int64_t told_us;  // ARCHIVE_DONE: when the archive last heard of it
 	block_id parent, first_child, next_sibling;
 	int32_t ids[KV_BLOCK_TOKENS];
 	struct kv_key key; // of a full block, once it was needed (restore.c)

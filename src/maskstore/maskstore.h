@@ -134,7 +134,7 @@ void maskstore_set_archive(struct maskstore *ms, struct archive *a, const struct
 // Full blocks of ids[n] after `parent` (pinned, or BLOCK_NONE) that the archive has and the tree has not: restored, published, pinned once each and written to
 // path[n/32]. Returns how many tokens that is. Waits for the archive; *cancel (may be null) ends it early. Never fails: what cannot be restored is a miss.
 int maskstore_restore(struct maskstore *ms, block_id parent, const int32_t *ids, int n, block_id *path, const _Atomic int *cancel);
-// Queues a pinned block for the archive if it is full and not there yet. False where the archive could not take it now. Returns at once.
+// Queues a pinned block for the archive if it is full and not there yet; of one that is there the archive hears once an hour that it is in use. False where the archive could not take it now. Returns at once.
 bool maskstore_archive(struct maskstore *ms, block_id id, bool to_disk);
 
 // A consistent snapshot.

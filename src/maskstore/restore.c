@@ -9,10 +9,12 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "maskstore/archive.h"
 #include "maskstore/internal.h"
 
 #define BATCH 64 // blocks asked for at once; the arrays live on the stack
+#define TELL_EVERY_US (3600 * INT64_C(1000000)) // that a block at rest is still in use: seldom enough that a day's work counts as a few uses
 
 void maskstore_set_archive(struct maskstore *ms, struct archive *a, const struct kv_key *root) {
 	pthread_mutex_lock(&ms->lock);
@@ -67,6 +69,7 @@ static void take_in(struct maskstore *ms, block_id *id, block_id parent, const s
 	block->key = b->key;
 	block->has_key = true;
 	block->archived = ARCHIVE_DONE;
+	block->told_us = clock_us();
 	ms->restored_tokens += KV_BLOCK_TOKENS;
 	pthread_mutex_unlock(&ms->lock);
 }
@@ -122,8 +125,18 @@ static void put_done(void *user, uint32_t id) {
 	struct maskstore *ms = user;
 	pthread_mutex_lock(&ms->lock);
 	ms->blocks[id].archived = ARCHIVE_DONE;
+	ms->blocks[id].told_us = clock_us();
 	store_unpin(ms, &ms->blocks[id]);
 	pthread_mutex_unlock(&ms->lock);
+}
+
+// Whether the archive should hear that a block it has is still used from memory: its file would look unused otherwise. Caller holds the lock.
+static bool is_untold(struct block *b, bool to_disk) {
+	int64_t now_us = clock_us();
+	if (!to_disk || b->archived != ARCHIVE_DONE || now_us - b->told_us < TELL_EVERY_US)
+		return false;
+	b->told_us = now_us;
+	return true;
 }
 
 bool maskstore_archive(struct maskstore *ms, block_id id, bool to_disk) {
@@ -140,7 +153,12 @@ bool maskstore_archive(struct maskstore *ms, block_id id, bool to_disk) {
 		store_pin(ms, b);
 		b->archived = ARCHIVE_QUEUED;
 	}
+	bool untold = a && !wanted && is_untold(b, to_disk);
+	if (untold)
+		named.key = restore_key(ms, id);
 	pthread_mutex_unlock(&ms->lock);
+	if (untold)
+		archive_touch(a, &named.key);
 	if (!wanted)
 		return true;
 	if (archive_put(a, &named, ms->base + id * ms->block_bytes, to_disk, put_done, ms, id))
@@ -148,6 +166,7 @@ bool maskstore_archive(struct maskstore *ms, block_id id, bool to_disk) {
 	bool there = archive_has(a, &named.key);
 	pthread_mutex_lock(&ms->lock);
 	b->archived = there ? ARCHIVE_DONE : ARCHIVE_NOT;
+	b->told_us = clock_us();
 	store_unpin(ms, b);
 	pthread_mutex_unlock(&ms->lock);
 	return there;

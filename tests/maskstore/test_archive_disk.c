@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "box.h"
+#include "maskstore/internal.h"
 
 #define MUCH (1u << 30)
 
@@ -512,6 +513,56 @@ static void test_hits_fade(void **state) {
 	box_finish(&b);
 }
 
+// What stays in the store's memory is never restored; that it is used reaches its file all the same, once an hour.
+static void test_use_in_memory_counts(void **state) {
+	(void)state;
+	const int64_t now = (int64_t)time(NULL);
+	struct box b;
+	make_chain(&b);
+	open_settled(&b);
+	struct maskstore *ms = NULL;
+	struct err_msg msg;
+	assert_int_equal(maskstore_create(&TINY, 4 * b.block_bytes, &ms, &msg), ERR_OK);
+	maskstore_set_archive(ms, b.archive, &b.options.root);
+	block_id id;
+	assert_int_equal(maskstore_restore(ms, BLOCK_NONE, b.blocks[0].ids, KV_BLOCK_TOKENS, &id, NULL), KV_BLOCK_TOKENS);
+	set_used(&b, 0, 24 * 30);
+	assert_true(maskstore_archive(ms, id, true));
+	assert_true(archive_flush(b.archive, 20000));
+	assert_true(used_at(&b, 0) < now - 3600); // it has just been restored: nothing to tell
+	ms->blocks[id].told_us -= 2 * 3600 * INT64_C(1000000);
+	assert_true(maskstore_archive(ms, id, false)); // a document that may not be written tells nothing
+	assert_true(archive_flush(b.archive, 20000));
+	assert_true(used_at(&b, 0) < now - 3600);
+	assert_true(maskstore_archive(ms, id, true));
+	assert_true(archive_flush(b.archive, 20000));
+	assert_in_range(used_at(&b, 0) - now + 100, 0, 200);
+	set_used(&b, 0, 24 * 30);
+	assert_true(maskstore_archive(ms, id, true)); // once an hour
+	for (int i = 0; i < 3000; i++)
+		archive_touch(b.archive, &b.blocks[N_BLOCKS - 1].key); // not there; more than wait at once
+	assert_true(archive_flush(b.archive, 20000));
+	assert_true(used_at(&b, 0) < now - 3600);
+	for (int i = 0; i < 3; i++) { // in the order of the calls, so that a chain is not without its beginning first
+		set_used(&b, i, 24 * 30);
+		archive_touch(b.archive, &b.blocks[i].key);
+	}
+	assert_true(archive_flush(b.archive, 20000));
+	for (int i = 0; i < 2; i++) {
+		struct stat st[2];
+		for (int k = 0; k < 2; k++) {
+			char path[512];
+			box_file(&b, i + k, path);
+			assert_int_equal(stat(path, &st[k]), 0);
+		}
+		assert_true(st[0].st_mtim.tv_sec < st[1].st_mtim.tv_sec || (st[0].st_mtim.tv_sec == st[1].st_mtim.tv_sec && st[0].st_mtim.tv_nsec <= st[1].st_mtim.tv_nsec));
+	}
+	maskstore_drop(ms, id);
+	box_close(&b, 0);
+	maskstore_destroy(ms);
+	box_finish(&b);
+}
+
 // Of a chain written in one go the end goes first: without its beginning it would be worth nothing.
 static void test_chain_loses_its_end(void **state) {
 	(void)state;
@@ -579,7 +630,7 @@ int main(void) {
 		cmocka_unit_test(test_hostile_files),         cmocka_unit_test(test_opening_cleans),   cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_full_disk),             cmocka_unit_test(test_read_only_folder), cmocka_unit_test(test_folder_that_cannot_be),
 		cmocka_unit_test(test_folder_removed),        cmocka_unit_test(test_several_servers),  cmocka_unit_test(test_two_servers_share_the_budget), cmocka_unit_test(test_least_used_goes_first),
-		cmocka_unit_test(test_hits_fade),             cmocka_unit_test(test_chain_loses_its_end), cmocka_unit_test(test_folder_functions),
+		cmocka_unit_test(test_hits_fade), cmocka_unit_test(test_use_in_memory_counts),            cmocka_unit_test(test_chain_loses_its_end), cmocka_unit_test(test_folder_functions),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
