@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The loop at the limit of the AMX int8 units, for `bench machine` and the shares of benches. Stateless.
-
 #include "kernels/avx2_common.h"
 #include "kernels/sets.h"
 
