@@ -3,13 +3,12 @@
 //
 // Without reservation: who asks for a cache's whole budget uses little of it at first. Large pages are asked for by madvise, which is
 // what most systems wait for; a refusal changes nothing but speed.
-#define _GNU_SOURCE // mremap
 #include "base/pages.h"
 
+#include <errno.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 void *pages_alloc(size_t n_bytes) {
 	size_t n = 0;
@@ -35,32 +34,33 @@ void pages_free(void *p, size_t n_bytes) {
 		(void)munmap(p, (n_bytes + PAGES_LARGE_BYTES - 1) & ~(PAGES_LARGE_BYTES - 1));
 }
 
-bool pages_large_on(void) {
-#ifdef MREMAP_FIXED
-	char modes[64] = "";
-	FILE *f = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
-	if (!f)
-		return false;
-	size_t n = fread(modes, 1, sizeof modes - 1, f);
-	(void)fclose(f);
-	return n > 0 && !strstr(modes, "[never]");
-#else
-	return false;
+const void *pages_map_file(int fd, size_t n_bytes) {
+	size_t n = 0;
+	if (!n_bytes || __builtin_add_overflow(n_bytes, PAGES_LARGE_BYTES, &n))
+		return NULL;
+	uint8_t *all = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (all == MAP_FAILED)
+		return NULL;
+	size_t before = (PAGES_LARGE_BYTES - (uintptr_t)all % PAGES_LARGE_BYTES) % PAGES_LARGE_BYTES, page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t end = before + (n_bytes + page - 1) / page * page; // up to here the file lies over the reservation
+	uint8_t *at = mmap(all + before, n_bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
+	int error = errno;
+	if (at == MAP_FAILED) {
+		(void)munmap(all, n);
+		errno = error;
+		return NULL;
+	}
+	if (before)
+		(void)munmap(all, before);
+	if (end < n)
+		(void)munmap(all + end, n - end);
+#ifdef MADV_HUGEPAGE
+	(void)madvise(at, n_bytes, MADV_HUGEPAGE);
 #endif
+	return at;
 }
 
-bool pages_replace(void *at, size_t n_bytes) {
-#ifdef MREMAP_FIXED
-	uint8_t *copy = pages_alloc(n_bytes);
-	if (!copy)
-		return false;
-	memcpy(copy, at, n_bytes);
-	// One call takes the old mapping away and puts the new one there: the system lets no other thread see the gap.
-	if (!mprotect(copy, n_bytes, PROT_READ) && mremap(copy, n_bytes, n_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at)
-		return true;
-	pages_free(copy, n_bytes);
-#else
-	(void)at, (void)n_bytes;
-#endif
-	return false;
+void pages_unmap_file(const void *p, size_t n_bytes) {
+	if (p)
+		(void)munmap((void *)(uintptr_t)p, n_bytes);
 }

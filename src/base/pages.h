@@ -15,10 +15,11 @@ void *pages_alloc(size_t n_bytes);
 // Accepts null.
 void pages_free(void *p, size_t n_bytes);
 
-// True if this system gives large pages to those who ask.
-bool pages_large_on(void);
-// Puts a copy of n_bytes at `at`, which is mapped for reading only, in its place, on large pages where the system has them free. Both are multiples of
-// PAGES_LARGE_BYTES. Other threads may read there meanwhile. False if the system refuses; then nothing has changed.
-bool pages_replace(void *at, size_t n_bytes);
+// The first n_bytes of a file, read-only, aligned to PAGES_LARGE_BYTES, so that the system can map large pages of its cache as such; it is asked to read the file into
+// large pages (Linux does where the file is not in its cache yet; else they stay as small as they were read). Null with errno set if it cannot be mapped. The file may be
+// closed. Free with pages_unmap_file and the same size. Any thread.
+const void *pages_map_file(int fd, size_t n_bytes);
+// Accepts null.
+void pages_unmap_file(const void *p, size_t n_bytes);
 
 #endif

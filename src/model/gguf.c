@@ -12,10 +12,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/pages.h"
 #include "model/gguf_internal.h"
 
 #define FIX GGUF_FIX
@@ -72,12 +72,12 @@ static enum err map_and_open(int fd, const char *path, struct gguf **out, struct
 	if ((uintmax_t)st.st_size > SIZE_MAX)
 		return err_set(msg, ERR_LIMIT, "the file is too large for this machine's addresses");
 	size_t size = (size_t)st.st_size;
-	void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (data == MAP_FAILED)
+	const void *data = pages_map_file(fd, size);
+	if (!data)
 		return err_set(msg, ERR_IO, "cannot be mapped: %s", strerror(errno));
 	enum err e = open_bytes(data, size, true, path, out, msg);
 	if (e)
-		munmap(data, size);
+		pages_unmap_file(data, size);
 	return e;
 }
 
@@ -99,7 +99,7 @@ void gguf_close(struct gguf *g) {
 	if (!g)
 		return;
 	if (g->mapped)
-		munmap((void *)(uintptr_t)g->data, g->size_bytes);
+		pages_unmap_file(g->data, g->size_bytes);
 	free(g->path);
 	free(g->pairs);
 	free(g->tensors);
