@@ -132,9 +132,9 @@ static int verify(const struct cli *c, const char *dir) {
 		return cli_fail(e, &msg);
 	uint64_t n_bad = r.corrupt + r.unknown_version;
 	if (c->json) {
-		char rest[128];
-		snprintf(rest, sizeof rest, ", \"raw_bytes\": %" PRIu64 ", \"corrupt\": %" PRIu64 ", \"unknown_version\": %" PRIu64 ", \"removed\": %s",
-		         r.raw_bytes, r.corrupt, r.unknown_version, removes ? "true" : "false");
+		char rest[192];
+		snprintf(rest, sizeof rest, ", \"raw_bytes\": %" PRIu64 ", \"corrupt\": %" PRIu64 ", \"unknown_version\": %" PRIu64 ", \"unreadable\": %" PRIu64 ", \"removed\": %s",
+		         r.raw_bytes, r.corrupt, r.unknown_version, r.unreadable, removes ? "true" : "false");
 		print_json(dir, &r, rest);
 	} else {
 		printf("%s: %" PRIu64 " blocks are whole, %.1f MB", dir, r.extents, (double)r.bytes / 1e6);
@@ -143,7 +143,9 @@ static int verify(const struct cli *c, const char *dir) {
 		printf("\n%" PRIu64 " corrupt, %" PRIu64 " of an unknown version, %" PRIu64 " temporary%s\n", r.corrupt, r.unknown_version, r.temporary,
 		       !n_bad ? "" : removes ? "; removed" : "; a server passes over them, store verify --remove removes them");
 	}
-	return n_bad && !removes ? 1 : 0;
+	if (r.unreadable)
+		fprintf(stderr, "maskstore: %" PRIu64 " files in %s can't be read: check their permissions and the disk\n", r.unreadable, dir);
+	return r.unreadable || (n_bad && !removes) ? 1 : 0;
 }
 
 static int clear(const struct cli *c, const char *dir) {

@@ -93,6 +93,7 @@ struct archive_folder_report {
 	uint64_t roots, extents, bytes;
 	uint64_t raw_bytes; // before packing; 0 where contents are not read
 	uint64_t corrupt, unknown_version, temporary;
+	uint64_t unreadable; // files that the system did not let read: left alone
 };
 // Reads every extent of the folder and checks it; `remove_bad` removes what is corrupt, unknown, or temporary and older than a minute (a
 // younger one may be in use). `extents`, `bytes` and `raw_bytes` count what is good. ERR_IO if the folder can't be read, ERR_NOMEM; a missing folder is empty. Streams: memory for one extent.

@@ -134,7 +134,9 @@ static enum extent_check check_data(struct verifying *v, const struct folder_ite
 	return check;
 }
 
-static enum extent_check check_file(struct verifying *v, const struct folder_item *item) {
+// *unreadable: the system didn't give it, which says nothing about what is in it.
+static enum extent_check check_file(struct verifying *v, const struct folder_item *item, bool *unreadable) {
+	*unreadable = false;
 	if (item->n_bytes > extent_max_bytes(EXTENT_MAX_BLOCK_BYTES))
 		return EXTENT_CORRUPT;
 	if (!grow_buffer(v, (size_t)item->n_bytes)) {
@@ -142,12 +144,12 @@ static enum extent_check check_file(struct verifying *v, const struct folder_ite
 		return EXTENT_OK;
 	}
 	int fd = openat(item->dir_fd, item->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
+	*unreadable = fd < 0;
+	if (*unreadable)
 		return EXTENT_CORRUPT;
-	bool failed; // a block that can't be read is as good as damaged to who asks
-	size_t n_bytes = disk_read(fd, v->buffer, v->buffer_bytes, &failed);
+	size_t n_bytes = disk_read(fd, v->buffer, v->buffer_bytes, unreadable);
 	close(fd);
-	return n_bytes ? check_data(v, item, n_bytes) : EXTENT_CORRUPT;
+	return n_bytes && !*unreadable ? check_data(v, item, n_bytes) : EXTENT_CORRUPT;
 }
 
 static bool verify_temp(struct verifying *v, const struct folder_item *item) {
@@ -166,9 +168,13 @@ static bool verify_item(void *user, const struct folder_item *item) {
 	if (item->kind == FOLDER_TEMP) {
 		useless = verify_temp(v, item);
 	} else {
-		enum extent_check check = check_file(v, item);
+		bool unreadable;
+		enum extent_check check = check_file(v, item, &unreadable);
 		if (check == EXTENT_CORRUPT && faccessat(item->dir_fd, item->name, F_OK, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
 			return true; // a server removed it
+		v->report.unreadable += unreadable;
+		if (unreadable)
+			return true;
 		v->report.corrupt += check == EXTENT_CORRUPT;
 		v->report.unknown_version += check == EXTENT_UNKNOWN_VERSION;
 		useless = check != EXTENT_OK;
