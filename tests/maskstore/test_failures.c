@@ -234,6 +234,12 @@ static void test_failing_reads(void **state) {
 	end(&w);
 }
 
+// With AddressSanitizer a refused allocation is null too, as everywhere else.
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+	return "allocator_may_return_null=1";
+}
+
 // A store for which there are no addresses, and tables for which there is no memory.
 static void test_creating_fails(void **state) {
 	(void)state;
