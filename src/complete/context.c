@@ -9,6 +9,7 @@
 #include "complete/internal.h"
 
 #define AHEAD_LINES 256 // jumps of 200 lines are what people report
+#define NEAR_LINES 32
 
 int completer_context_tokens(const struct model *m, const struct engine_options *o) {
 	int n_ctx_train = model_info(m)->n_ctx_train;
@@ -104,8 +105,9 @@ enum err context_encode(struct completer *c, const struct prompt *p, struct toke
 enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, enum context_kind kind, struct token_list *out) {
 	struct prompt_options o = prompt_options(c->model, &c->options);
 	struct prompt p = {0};
+	uint32_t ahead_lines = kind == CONTEXT_AROUND ? AHEAD_LINES : kind == CONTEXT_NEAR ? NEAR_LINES : 0;
 	enum err e = kind == CONTEXT_PROMPT ? prompt_build(s, NULL, offset, &o, count_pieces, c->pieces, &p, NULL) :
-	             prompt_build_file(s, offset, kind == CONTEXT_AROUND ? AHEAD_LINES : 0, &o, count_pieces, c->pieces, &p, NULL);
+	             prompt_build_file(s, offset, ahead_lines, &o, count_pieces, c->pieces, &p, NULL);
 	if (e == ERR_OK)
 		e = context_encode(c, &p, out, NULL);
 	prompt_finish(&p);

@@ -95,10 +95,20 @@ static bool run_accepted(struct completer *c, const struct fill *f, int step_tok
 	return done;
 }
 
+// Whether the file is there to a little behind the cursor: then a jump that needs nothing more causes nothing more.
+static bool is_near_there(struct completer *c, const struct fill *f) {
+	struct token_list t = {0};
+	bool there = context_tokens(c, f->snapshot, f->offset, CONTEXT_NEAR, &t) != ERR_OK || session_probe(c->session, t.ids, t.n) == t.n;
+	token_list_finish(&t);
+	return there;
+}
+
 // What the archive has of it is restored on the way.
 static bool run_file(struct completer *c, const struct fill *f, int step_tokens, const _Atomic int *cancel) {
 	struct token_list t = {0};
 	bool done = true;
+	if (!f->whole && is_near_there(c, f))
+		return true;
 	if (context_tokens(c, f->snapshot, f->offset, f->whole ? CONTEXT_FILE : CONTEXT_AROUND, &t) == ERR_OK) {
 		size_t have = session_probe(c->session, t.ids, t.n);
 		if (f->whole || f->stage == FILL_FILE_LATER || t.n - have <= FILE_SOON_MAX_TOKENS)

@@ -57,9 +57,9 @@ enum err context_prompt(struct completer *c, struct snapshot *s, size_t offset, 
                         struct err_msg *msg) ERR_MUST_CHECK;
 // A prompt's ids, in the place of what `out` holds. ERR_NOMEM, ERR_LIMIT.
 enum err context_encode(struct completer *c, const struct prompt *p, struct token_list *out, struct err_msg *msg) ERR_MUST_CHECK;
-// The ids of the whole prompt at a cursor, of the file as one prefix, or of the file as far as a jump from the cursor may go; without waiting for syntax, which
+// The ids of the whole prompt at a cursor, of the file as one prefix, of the file as far as a jump from the cursor may go, or a little way; without waiting for syntax, which
 // decides no token. Errors as above.
-enum context_kind { CONTEXT_PROMPT, CONTEXT_FILE, CONTEXT_AROUND };
+enum context_kind { CONTEXT_PROMPT, CONTEXT_FILE, CONTEXT_AROUND, CONTEXT_NEAR };
 enum err context_tokens(struct completer *c, struct snapshot *s, size_t offset, enum context_kind kind, struct token_list *out) ERR_MUST_CHECK;
 
 // Goes back to the last request's timeline after a fill has left it, if nothing but its last token must be evaluated. True if it did.
