@@ -13,6 +13,7 @@
 
 #define FILE_SOON_MAX_TOKENS 256     // of a file that was filled before: more than this waits for a long pause, or until the cursor goes there
 #define PROMPT_SOON_MAX_TOKENS 400   // a jump in a file that is there costs less; what costs more follows an edit far above
+#define SEAM_TOKENS 4                // at the end of a text, that are others where it goes on
 #define ACCEPTED_MAX_BYTES (1u << 20) // a larger text is not copied for a guess
 
 struct fill *fill_create(struct snapshot *s, size_t offset, uint64_t document, const char *shown, size_t shown_bytes) {
@@ -98,7 +99,7 @@ static bool run_accepted(struct completer *c, const struct fill *f, int step_tok
 // Whether the file is there to a little behind the cursor: then a jump that needs nothing more causes nothing more.
 static bool is_near_there(struct completer *c, const struct fill *f) {
 	struct token_list t = {0};
-	bool there = context_tokens(c, f->snapshot, f->offset, CONTEXT_NEAR, &t) != ERR_OK || session_probe(c->session, t.ids, t.n) == t.n;
+	bool there = context_tokens(c, f->snapshot, f->offset, CONTEXT_NEAR, &t) != ERR_OK || session_probe(c->session, t.ids, t.n) + SEAM_TOKENS >= t.n;
 	token_list_finish(&t);
 	return there;
 }
