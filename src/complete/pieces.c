@@ -5,6 +5,7 @@
 // with another anchor, or with an edit in it, is put together from parts that are known.
 #include "complete/pieces.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,11 +72,8 @@ static uint64_t hash_of(const char *text, size_t n_bytes) {
 	return h;
 }
 
-static struct piece *find(struct pieces *p, const char *text, size_t n_bytes) {
-	uint64_t hash = hash_of(text, n_bytes);
-	if (n_bytes < PIECE_MIN_BYTES)
-		return NULL;
-	for (int i = 0; i < N_PIECES; i++) {
+static struct piece *find(struct pieces *p, const char *text, size_t n_bytes, uint64_t hash) {
+	for (int i = 0; i < N_PIECES && n_bytes >= PIECE_MIN_BYTES; i++) {
 		struct piece *x = &p->table[i];
 		if (x->hash != hash || !x->text || x->n_bytes != n_bytes || memcmp(x->text, text, n_bytes))
 			continue;
@@ -102,16 +100,17 @@ static struct piece *make_room(struct pieces *p, size_t n_bytes) {
 	}
 }
 
-// Takes over the ids in `list` for this text, unless it isn't worth a place or memory is out.
-static void remember(struct pieces *p, const char *text, size_t n_bytes, struct token_list *list) {
+// Takes over the ids in `list` for this text; null if it isn't worth a place or memory is out.
+static struct piece *remember(struct pieces *p, const char *text, size_t n_bytes, uint64_t hash, struct token_list *list) {
 	char *copy = n_bytes >= PIECE_MIN_BYTES && n_bytes <= PIECES_MAX_BYTES / 4 ? malloc(n_bytes) : NULL;
 	if (!copy)
-		return;
+		return NULL;
 	memcpy(copy, text, n_bytes);
 	struct piece *x = make_room(p, n_bytes + list->n * sizeof *list->ids);
-	*x = (struct piece){.text = copy, .n_bytes = n_bytes, .hash = hash_of(text, n_bytes), .ids = list->ids, .n = list->n, .used = ++p->clock};
+	*x = (struct piece){.text = copy, .n_bytes = n_bytes, .hash = hash, .ids = list->ids, .n = list->n, .used = ++p->clock};
 	p->used_bytes += piece_bytes(x);
 	*list = (struct token_list){0};
+	return x;
 }
 
 static enum err append(struct token_list *out, const token_id *ids, size_t n) {
@@ -134,47 +133,46 @@ static size_t part_bytes(const struct pieces *p, const char *text, size_t n_byte
 	return n_bytes;
 }
 
-// Appends the ids of the text, part by part, from what is remembered where possible.
-static enum err encode_parts(struct pieces *p, const char *text, size_t n_bytes, struct token_list *out) {
-	enum err e = ERR_OK;
-	for (size_t n; n_bytes && e == ERR_OK; text += n, n_bytes -= n) {
-		n = part_bytes(p, text, n_bytes);
-		struct piece *x = find(p, text, n);
-		if (x) {
-			e = append(out, x->ids, x->n);
-			continue;
-		}
-		struct token_list fresh = {0};
-		e = tokenizer_encode(p->tokenizer, text, n, &fresh);
-		if (e == ERR_OK)
-			e = append(out, fresh.ids, fresh.n);
-		if (e == ERR_OK)
-			remember(p, text, n, &fresh);
-		token_list_finish(&fresh);
-	}
+static enum err encode_parts(struct pieces *p, const char *text, size_t n_bytes, struct token_list *out);
+
+// The text's piece, made if it isn't there: *found. Null where it isn't worth a place: then `fresh`, which the caller finishes, holds the ids.
+static enum err get(struct pieces *p, const char *text, size_t n_bytes, struct piece **found, struct token_list *fresh) {
+	uint64_t hash = hash_of(text, n_bytes);
+	*found = find(p, text, n_bytes, hash);
+	if (*found)
+		return ERR_OK;
+	bool one_part = part_bytes(p, text, n_bytes) == n_bytes;
+	enum err e = one_part ? tokenizer_encode(p->tokenizer, text, n_bytes, fresh) : encode_parts(p, text, n_bytes, fresh);
+	if (e == ERR_OK)
+		*found = remember(p, text, n_bytes, hash, fresh);
 	return e;
 }
 
 enum err pieces_encode(struct pieces *p, const char *text, size_t n_bytes, struct token_list *out) {
-	struct piece *x = find(p, text, n_bytes);
-	if (x)
-		return append(out, x->ids, x->n);
 	struct token_list fresh = {0};
-	enum err e = encode_parts(p, text, n_bytes, &fresh);
+	struct piece *x;
+	enum err e = get(p, text, n_bytes, &x, &fresh);
 	if (e == ERR_OK)
-		e = append(out, fresh.ids, fresh.n);
-	if (e == ERR_OK && !find(p, text, n_bytes)) // it may be one part
-		remember(p, text, n_bytes, &fresh);
+		e = append(out, x ? x->ids : fresh.ids, x ? x->n : fresh.n);
 	token_list_finish(&fresh);
 	return e;
 }
 
+// Appends the ids of the text part by part, from what is remembered where possible. A part has no parts.
+static enum err encode_parts(struct pieces *p, const char *text, size_t n_bytes, struct token_list *out) {
+	enum err e = ERR_OK;
+	for (size_t n; n_bytes && e == ERR_OK; text += n, n_bytes -= n) {
+		n = part_bytes(p, text, n_bytes);
+		e = pieces_encode(p, text, n, out);
+	}
+	return e;
+}
+
 size_t pieces_count(struct pieces *p, const char *text, size_t n_bytes) {
-	struct piece *x = find(p, text, n_bytes);
-	if (x)
-		return x->n;
-	struct token_list list = {0};
-	size_t n = pieces_encode(p, text, n_bytes, &list) == ERR_OK ? list.n : SIZE_MAX / 4;
-	token_list_finish(&list);
+	struct token_list fresh = {0};
+	struct piece *x;
+	enum err e = get(p, text, n_bytes, &x, &fresh);
+	size_t n = e != ERR_OK ? SIZE_MAX / 4 : x ? x->n : fresh.n;
+	token_list_finish(&fresh);
 	return n;
 }

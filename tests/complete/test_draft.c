@@ -23,10 +23,7 @@ static struct model *tiny; // for its tokenizer
 
 static int open_tiny(void **state) {
 	(void)state;
-	const char *path = typist_model(1);
-	struct err_msg msg;
-	assert_int_equal(model_open(path, kernels_get(0), &tiny, &msg), ERR_OK);
-	unlink(path);
+	tiny = typist_open_model(1);
 	return 0;
 }
 

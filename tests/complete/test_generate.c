@@ -176,25 +176,43 @@ static void wait_answer(struct answer *a) {
 	assert_int_equal(atomic_load(&a->n_answers), 1);
 }
 
+// An engine that is slow enough to be overtaken, and a text for it.
+struct slow {
+	const char *path;
+	struct parser_worker *parser;
+	struct engine *engine;
+	char text[512];
+};
+
+static void slow_open(struct slow *w, uint64_t seed, int chunk_tokens) {
+	*w = (struct slow){.path = typist_slower_model(seed)};
+	struct engine_options o = typist_options(w->path);
+	_Atomic int loaded = 0;
+	o.cpu_flags = typist_slow_flags();
+	o.chunk_tokens = chunk_tokens;
+	for (int i = 0; i < 10; i++)
+		snprintf(w->text + strlen(w->text), sizeof w->text - strlen(w->text), "def f_%d(value):\n    return %d\n", i, i);
+	assert_int_equal(parser_worker_create(&w->parser), ERR_OK);
+	assert_int_equal(engine_create(&o, w->parser, take_loaded, &loaded, &w->engine), ERR_OK);
+	while (!atomic_load(&loaded))
+		sleep_ms(1);
+}
+
+static void slow_close(struct slow *w) {
+	engine_destroy(w->engine);
+	parser_worker_destroy(w->parser);
+	unlink(w->path);
+}
+
 // A key every 80 ms while the prefill takes seconds. Nothing is evaluated twice, so the keys did not set it back.
 static void keys_do_not_stop_a_prefill(void **state) {
 	(void)state;
-	enum { N_KEYS = 24 };
-	const char *path = typist_slower_model(1);
-	struct engine_options o = typist_options(path);
-	struct parser_worker *parser;
-	struct engine *engine;
+	enum { N_KEYS = 24, CHUNK_TOKENS = 64 };
+	struct slow w;
 	struct answer answers[N_KEYS] = {0};
-	_Atomic int loaded = 0;
-	o.cpu_flags = typist_slow_flags();
-	o.chunk_tokens = 64;
-	char text[512] = "";
-	for (int i = 0; i < 10; i++)
-		snprintf(text + strlen(text), sizeof text - strlen(text), "def f_%d(value):\n    return %d\n", i, i);
-	assert_int_equal(parser_worker_create(&parser), ERR_OK);
-	assert_int_equal(engine_create(&o, parser, take_loaded, &loaded, &engine), ERR_OK);
-	while (!atomic_load(&loaded))
-		sleep_ms(1);
+	slow_open(&w, 1, CHUNK_TOKENS);
+	struct engine *engine = w.engine;
+	char *text = w.text;
 	strcat(text, "abc = ");
 	for (int i = 0; i < N_KEYS; i++) {
 		strcat(text, i % 6 == 5 ? " " : "a");
@@ -216,32 +234,20 @@ static void keys_do_not_stop_a_prefill(void **state) {
 	print_message("%d of %d superseded, %d tokens evaluated for prompts of %d\n", n_superseded, N_KEYS, n_new, last->prompt_tokens);
 	assert_true(last->outcome == OUTCOME_SHOWN || last->outcome == OUTCOME_EMPTY);
 	assert_true(n_superseded > 0);
-	assert_true(n_kept >= o.chunk_tokens);
+	assert_true(n_kept >= CHUNK_TOKENS);
 	assert_true(n_new <= last->prompt_tokens + 2 * N_KEYS); // a token typed is a token; healed ones are evaluated as generated
-	engine_destroy(engine);
-	parser_worker_destroy(parser);
-	unlink(path);
+	slow_close(&w);
 }
 
 // Editors cancel before they ask again: every prefill is cut hard, and what is kept of it must grow until it gets on.
 static void cancels_do_not_stop_a_prefill(void **state) {
 	(void)state;
 	enum { N_KEYS = 40 };
-	const char *path = typist_slower_model(2);
-	struct engine_options o = typist_options(path);
-	struct parser_worker *parser;
-	struct engine *engine;
+	struct slow w;
 	struct answer answers[N_KEYS] = {0};
-	_Atomic int loaded = 0;
-	o.cpu_flags = typist_slow_flags();
-	o.chunk_tokens = 128;
-	char text[512] = "";
-	for (int i = 0; i < 10; i++)
-		snprintf(text + strlen(text), sizeof text - strlen(text), "def f_%d(value):\n    return %d\n", i, i);
-	assert_int_equal(parser_worker_create(&parser), ERR_OK);
-	assert_int_equal(engine_create(&o, parser, take_loaded, &loaded, &engine), ERR_OK);
-	while (!atomic_load(&loaded))
-		sleep_ms(1);
+	slow_open(&w, 2, 128);
+	struct engine *engine = w.engine;
+	char *text = w.text;
 	int n_kept = 0;
 	for (int i = 0; i < N_KEYS; i++) {
 		strcat(text, "a");
@@ -259,9 +265,7 @@ static void cancels_do_not_stop_a_prefill(void **state) {
 	print_message("%d tokens of %d were kept of cancelled prefills\n", n_kept, last->prompt_tokens);
 	assert_true(n_kept > 0);
 	assert_true(n_kept + last->new_tokens <= last->prompt_tokens + 2 * N_KEYS);
-	engine_destroy(engine);
-	parser_worker_destroy(parser);
-	unlink(path);
+	slow_close(&w);
 }
 
 int main(void) {

@@ -197,6 +197,15 @@ const char *typist_model(uint64_t seed) {
 	return write_model(seed, 2, 64, 96);
 }
 
+struct model *typist_open_model(uint64_t seed) {
+	const char *path = typist_model(seed);
+	struct model *m = NULL;
+	struct err_msg msg;
+	assert_int_equal(model_open(path, kernels_get(0), &m, &msg), ERR_OK);
+	unlink(path);
+	return m;
+}
+
 const char *typist_slow_model(uint64_t seed) {
 	return write_model(seed, 2, 256, 2048);
 }

@@ -40,7 +40,9 @@ bool typist_do(struct typist *t, enum act a, const char *shown);
 // Writes a tiny random FIM model that answers mostly with letters, blanks, punctuation and line ends; fails the test if it can't. `path` is a new
 // temporary file (static buffer) that the caller unlinks.
 const char *typist_model(uint64_t seed);
-// The same, about a hundred times slower with scalar kernels (options.cpu_flags 0): a prefill of some hundred tokens takes a second or more.
+// Opens that model with scalar kernels; the file is gone when this returns. Close with model_close.
+struct model *typist_open_model(uint64_t seed);
+// typist_model, about a hundred times slower with scalar kernels (options.cpu_flags 0): a prefill of some hundred tokens takes a second or more.
 const char *typist_slow_model(uint64_t seed);
 const char *typist_slower_model(uint64_t seed);
 // options.cpu_flags that make them slow: none, but under sanitizers, where all kernels are, the machine's.
